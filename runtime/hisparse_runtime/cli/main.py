@@ -1,0 +1,9 @@
+"""Entry point of `hisparse`: wires the sub-commands."""
+
+import typer
+
+from hisparse_runtime.cli import crd, serve
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Runtime of hisparse-operator: serve a model, print the CRD.")
+app.command("crd")(crd.crd)
+app.command("serve")(serve.serve)
