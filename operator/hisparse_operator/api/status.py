@@ -11,7 +11,9 @@ class StatusModel(BaseModel):
 
 
 class Condition(StatusModel):
-    type: str = Field(min_length=1, max_length=316)
+    """One aspect of the object's state."""
+
+    type: str = Field(min_length=1, max_length=316, description="What the condition speaks of.")
     status: str = Field(pattern="^(True|False|Unknown)$")
     reason: str = Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     message: str = Field(max_length=32768)
@@ -34,6 +36,8 @@ class PlanStatus(StatusModel):
 
 
 class RequestResidency(StatusModel):
+    """Requests by where their KV lives."""
+
     full: int = Field(description="Running requests with every page on the device.")
     mixed: int = Field(description="Running requests with some pages on the device and some on the host only.")
     none: int = Field(description="Running requests whose whole finished prefix is on the host only.")
@@ -41,6 +45,8 @@ class RequestResidency(StatusModel):
 
 
 class PageStates(StatusModel):
+    """Pages of running requests by state."""
+
     dirty: int
     pending: int
     clean_pinned: int
@@ -49,12 +55,16 @@ class PageStates(StatusModel):
 
 
 class PoolUse(StatusModel):
+    """One memory pool, summed over the pods."""
+
     capacity_bytes: int
     used_bytes: int
     used_percent: int = Field(description="Rounded; what running requests hold. Cached pages that can be dropped count as free.")
 
 
 class HotRegions(StatusModel):
+    """How well the hot regions serve the indexer's choices."""
+
     hits: int = Field(description="Rows found in hot regions since the pods started.")
     misses: int = Field(description="Rows copied from the host since the pods started.")
     hit_percent: int | None = Field(default=None, description="Hits of all look-ups, rounded; absent before the first look-up.")
@@ -84,14 +94,18 @@ class Summary(StatusModel):
 
 
 class HiSparseDeploymentStatus(StatusModel):
+    """What the operator and the pods report."""
+
     observed_generation: int | None = Field(default=None, description="Generation of the spec that this status speaks of.")
-    replicas: int | None = None
-    ready_replicas: int | None = None
-    updated_replicas: int | None = None
+    replicas: int | None = Field(default=None, description="Pods that exist.")
+    ready_replicas: int | None = Field(default=None, description="Pods that serve.")
+    updated_replicas: int | None = Field(default=None, description="Pods of the current template.")
     selector: str | None = Field(default=None, description="Label selector of the pods, for autoscalers.")
     endpoint: str | None = Field(default=None, description="Where requests go inside of the cluster.")
     version: str | None = Field(default=None, description="Engine version that the pods report.")
     plan: PlanStatus | None = None
     residency: Residency | None = None
     summary: Summary | None = None
-    conditions: list[Condition] = Field(default=[], max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
+    conditions: list[Condition] = Field(
+        default=[], max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+    )
