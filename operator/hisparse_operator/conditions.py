@@ -1,0 +1,204 @@
+"""Conditions of a HiSparseDeployment: what holds, since when, and what a person can do about it.
+
+Types are positive: True is good. Reasons are part of the API; messages are for people and carry numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hisparse_operator.api import Condition, HiSparseDeployment
+from hisparse_operator.api.text import size_text
+from hisparse_operator.cluster.slim import DeploymentFacts, PodFacts
+from hisparse_operator.planning import Infeasible, Plan
+from hisparse_operator.resources.service import endpoint
+from hisparse_operator.telemetry import Sample
+
+POOL_SIZED = "PoolSized"
+AVAILABLE = "Available"
+READY = "Ready"
+TELEMETRY_AVAILABLE = "TelemetryAvailable"
+TYPES = (POOL_SIZED, AVAILABLE, READY, TELEMETRY_AVAILABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that status is made from, at one moment.
+
+    Exactly one of `plan` and `problem` is given. `samples` has an entry for every ready pod, None before its first scrape.
+    `apply_error` is the API server's refusal of a child, empty when there was none.
+    """
+
+    owner: HiSparseDeployment
+    plan: Plan | None
+    problem: Infeasible | None
+    apply_error: str
+    rendered_hash: str
+    deployment: DeploymentFacts | None
+    pods: Sequence[PodFacts]
+    samples: Mapping[str, Sample | None]
+    stale_after_seconds: float
+    now: datetime
+
+    @property
+    def num_ready(self) -> int:
+        return self.deployment.ready if self.deployment else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """A condition before its bookkeeping."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def conditions(observation: Observation, *, before: Sequence[Condition]) -> list[Condition]:
+    """All conditions in their fixed order. The transition time of a status that did not change is kept from `before`."""
+    findings = {
+        POOL_SIZED: _pool_sized(observation),
+        AVAILABLE: _available(observation),
+        READY: _ready(observation),
+        TELEMETRY_AVAILABLE: _telemetry_available(observation),
+    }
+    since = {condition.type: condition for condition in before}
+    now = timestamp(observation.now)
+    return [
+        Condition(
+            type=condition_type,
+            status=finding.status,
+            reason=finding.reason,
+            message=finding.message,
+            last_transition_time=(
+                since[condition_type].last_transition_time
+                if condition_type in since and since[condition_type].status == finding.status
+                else now
+            ),
+            observed_generation=observation.owner.generation,
+        )
+        for condition_type, finding in findings.items()
+    ]
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in whole seconds, as Kubernetes writes times."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _pool_sized(observation: Observation) -> _Finding:
+    if observation.problem is not None:
+        return _Finding("False", observation.problem.reason, observation.problem.message)
+    plan = observation.plan
+    assert plan is not None
+    return _Finding(
+        "True",
+        "Planned",
+        f"Each pod gets a host pool of {size_text(plan.host_pool_bytes)} ({plan.host_pool_tokens:,} tokens) and an offload tier of "
+        f"{size_text(plan.cpu_bytes_to_use)}: {size_text(plan.memory_bytes)} of memory, sized by node {plan.node}, "
+        f"{plan.eligible_nodes} eligible. status.plan.arithmetic has every step.",
+    )
+
+
+def _available(observation: Observation) -> _Finding:
+    wanted = observation.owner.spec.replicas
+    if wanted == 0:
+        return _Finding("False", "ScaledToZero", "spec.replicas is 0: no pod is asked for.")
+    # One pod at a time may be down during a roll-out; a single one must be up.
+    needed = max(1, wanted - 1)
+    answer = f"{observation.num_ready} of {wanted} pods answer requests"
+    if observation.num_ready >= needed:
+        return _Finding("True", "PodsReady", f"{answer}.")
+    cause = _obstacle(observation)
+    return _Finding("False", cause.reason, f"{answer}, {needed} needed: {cause.message}")
+
+
+def _ready(observation: Observation) -> _Finding:
+    owner, deployment = observation.owner, observation.deployment
+    wanted = owner.spec.replicas
+    if observation.problem is not None:
+        rest = f" The {observation.num_ready} pods of the former plan keep serving." if observation.num_ready else ""
+        return _Finding("False", observation.problem.reason, observation.problem.message + rest)
+    if observation.apply_error:
+        return _Finding("False", "ApplyFailed", f"{observation.apply_error} It is tried again with growing delays.")
+    if wanted == 0:
+        return _Finding("False", "ScaledToZero", "spec.replicas is 0: raise it to serve.")
+    if _is_settled(observation) and deployment is not None and deployment.ready == wanted:
+        return _Finding(
+            "True", "Serving", f"{wanted} of {wanted} pods serve at {endpoint(namespace=owner.namespace, name=owner.name)}."
+        )
+    return _obstacle(observation)
+
+
+def _is_settled(observation: Observation) -> bool:
+    """Whether all pods are of the current template and none of a former one is left."""
+    deployment = observation.deployment
+    return (
+        deployment is not None
+        and deployment.rendered_hash == observation.rendered_hash
+        and deployment.observed_generation == deployment.generation
+        and deployment.updated == deployment.replicas == observation.owner.spec.replicas
+    )
+
+
+def _obstacle(observation: Observation) -> _Finding:
+    """What stands between now and all pods being ready, the most telling cause first."""
+    wanted = observation.owner.spec.replicas
+    pods = [pod for pod in observation.pods if not pod.deleting]
+    for pod in pods:
+        if pod.unschedulable:
+            return _unschedulable(pod)
+    for pod in pods:
+        if pod.trouble is not None:
+            restarts = f", {pod.restarts} restarts" if pod.restarts else ""
+            return _Finding(
+                "False",
+                pod.trouble.reason,
+                f"Pod {pod.name}: {pod.trouble.reason}{restarts}: {pod.trouble.detail or 'no further detail.'}",
+            )
+    if observation.problem is not None:
+        return _Finding("False", observation.problem.reason, observation.problem.message)
+    if not _is_settled(observation):
+        updated = observation.deployment.updated if observation.deployment else 0
+        return _Finding(
+            "False", "RolloutInProgress", f"{updated} of {wanted} pods run the current spec; they are replaced one at a time."
+        )
+    return _Finding("False", "PodsNotReady", f"{observation.num_ready} of {wanted} pods are ready; the others are starting.")
+
+
+def _unschedulable(pod: PodFacts) -> _Finding:
+    """The scheduler's own words, under a reason that says which resource is missing."""
+    reason = "Unschedulable"
+    if "Insufficient nvidia.com/gpu" in pod.unschedulable:
+        reason = "InsufficientGPU"
+    elif "Insufficient memory" in pod.unschedulable:
+        reason = "InsufficientHostMemory"
+    return _Finding("False", reason, f"Pod {pod.name} waits for a node: {pod.unschedulable}")
+
+
+def _telemetry_available(observation: Observation) -> _Finding:
+    if not observation.samples:
+        return _Finding("Unknown", "NoPods", "No pod is ready, so there is nothing to ask.")
+    errors = {name: sample.error for name, sample in observation.samples.items() if sample is not None and sample.error}
+    old = [
+        name
+        for name, sample in observation.samples.items()
+        if sample is None or sample.age_seconds > observation.stale_after_seconds
+    ]
+    total = len(observation.samples)
+    if not errors and not old:
+        return _Finding("True", "Scraped", f"{total} of {total} pods report their residency.")
+    if errors:
+        name, text = next(iter(sorted(errors.items())))
+        answering = total - len(errors)
+        status = "Unknown" if not answering else "False"
+        return _Finding(
+            status,
+            "ScrapeFailed",
+            f"{answering} of {total} pods report their residency; pod {name}: {text}. The numbers of status.residency may be old.",
+        )
+    return _Finding(
+        "Unknown",
+        "ScrapePending",
+        f"{len(old)} of {total} pods have not reported in the last {observation.stale_after_seconds:.0f} s.",
+    )

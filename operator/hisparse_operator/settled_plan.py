@@ -1,0 +1,29 @@
+"""The plan that the pods were made with, kept on their Deployment.
+
+A plan is made once for a spec and then kept, whatever happens to nodes and neighbours: new numbers would restart engines that
+hold hundreds of GiB of warm cache. The Deployment carries it, so it survives the operator and needs no store of its own.
+"""
+
+import json
+
+from hisparse_operator.api import HiSparseDeployment
+from hisparse_operator.planning import Plan, plan_from_dict, plan_to_dict
+from hisparse_operator.resources.rendering import digest
+
+
+def spec_hash(owner: HiSparseDeployment) -> str:
+    """Hash of all that a plan depends on in the spec. Replicas are left out: scaling must not restart running pods."""
+    return digest(owner.spec.model_dump(mode="json", by_alias=True, exclude={"replicas"}))
+
+
+def write(plan: Plan, *, owner: HiSparseDeployment) -> str:
+    """The annotation's text."""
+    return json.dumps({"specHash": spec_hash(owner), "plan": plan_to_dict(plan)}, sort_keys=True)
+
+
+def read(text: str, *, owner: HiSparseDeployment) -> Plan | None:
+    """The plan in the annotation, if it was made for the spec as it is now."""
+    if not text:
+        return None
+    content = json.loads(text)
+    return plan_from_dict(content["plan"]) if content["specHash"] == spec_hash(owner) else None

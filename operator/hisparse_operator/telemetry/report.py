@@ -1,0 +1,61 @@
+"""What an engine answers at /hisparse/residency. It comes over the network, so everything in it is bounded."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
+
+PATH = "/hisparse/residency"
+
+_Count = Annotated[int, Field(ge=0, le=1 << 62)]
+_Name = Annotated[str, Field(max_length=253)]
+
+
+class _Part(BaseModel):
+    """Keys that a newer engine adds are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class EngineReport(_Part):
+    type: _Name
+    version: _Name
+    model: _Name
+    uptime_seconds: NonNegativeFloat
+
+
+class RequestsReport(_Part):
+    running: _Count
+    waiting: _Count
+    full: _Count
+    mixed: _Count
+    none: _Count
+
+
+class PagesReport(_Part):
+    dirty: _Count
+    pending: _Count
+    clean_pinned: _Count
+    unpinned: _Count
+    host_only: _Count
+
+
+class PoolReport(_Part):
+    capacity_bytes: _Count
+    used_bytes: _Count
+
+
+class HotReport(_Part):
+    hits: _Count
+    misses: _Count
+
+
+class ResidencyReport(_Part):
+    """One pod at one moment."""
+
+    engine: EngineReport
+    requests: RequestsReport
+    pages: PagesReport
+    host_pool: PoolReport
+    device_pool: PoolReport
+    offload: PoolReport
+    hot: HotReport

@@ -1,0 +1,147 @@
+"""One loop asks all ready pods for their residency. A slow, huge or hostile answer costs its pod's own sample only."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import httpx
+from pydantic import ValidationError
+
+from hisparse_operator import metrics
+from hisparse_operator.telemetry.report import PATH, ResidencyReport
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_SECONDS = 3.0
+_LARGEST_ANSWER_BYTES = 64 * 1024
+_PARALLEL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A ready pod: its key, the key of the object that it belongs to, and its address."""
+
+    pod: str
+    owner: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The last answer of a pod. `error` says why there was none the last time; the report is then an older one, or None."""
+
+    report: ResidencyReport | None
+    error: str
+    observed_at: datetime
+    monotonic_seconds: float
+
+    @property
+    def age_seconds(self) -> float:
+        return time.monotonic() - self.monotonic_seconds
+
+
+class ScrapeError(Exception):
+    """A pod did not answer with a residency report; the message says what came instead."""
+
+
+class Scraper:
+    """Keeps the newest sample of every ready pod; wakes the owner when a number changed or its status is due for a new time stamp."""
+
+    def __init__(
+        self,
+        *,
+        targets: Callable[[], Iterable[Target]],
+        wake: Callable[[str], None],
+        period_seconds: float,
+        refresh_seconds: float,
+    ) -> None:
+        self._targets = targets
+        self._wake = wake
+        self._period_seconds = period_seconds
+        self._refresh_seconds = refresh_seconds
+        self._samples: dict[str, Sample] = {}
+        self._woken_at: dict[str, float] = {}
+        self._slots = asyncio.Semaphore(_PARALLEL)
+
+    @property
+    def samples(self) -> Mapping[str, Sample]:
+        return self._samples
+
+    @property
+    def stale_after_seconds(self) -> float:
+        """A sample older than three periods speaks of the past."""
+        return 3 * self._period_seconds
+
+    async def run(self) -> None:
+        """Until cancelled: one round a period."""
+        async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, follow_redirects=False, trust_env=False) as client:
+            while True:
+                started = time.monotonic()
+                await self._round(client)
+                await asyncio.sleep(max(0.1, self._period_seconds - (time.monotonic() - started)))
+
+    async def _round(self, client: httpx.AsyncClient) -> None:
+        targets = list(self._targets())
+        alive = {target.pod for target in targets}
+        for pod in [pod for pod in self._samples if pod not in alive]:
+            del self._samples[pod]
+        for owner in self._woken_at.keys() - {target.owner for target in targets}:
+            del self._woken_at[owner]
+        await asyncio.gather(*(self._scrape(client, target) for target in targets))
+
+    async def _scrape(self, client: httpx.AsyncClient, target: Target) -> None:
+        before = self._samples.get(target.pod)
+        async with self._slots:
+            try:
+                report = await asyncio.wait_for(_fetch(client, target.url), timeout=2 * _TIMEOUT_SECONDS)
+            except (httpx.HTTPError, ScrapeError, TimeoutError) as error:
+                metrics.SCRAPES.labels("failed").inc()
+                text = f"{type(error).__name__}: {error}".rstrip(": ")[:200]
+                logger.debug("scrape of %s: %s", target.pod, text)
+                now = Sample(None, text, datetime.now(UTC), time.monotonic())
+                if before is not None and before.report is not None:
+                    now = Sample(before.report, text, before.observed_at, before.monotonic_seconds)
+            else:
+                metrics.SCRAPES.labels("ok").inc()
+                now = Sample(report, "", datetime.now(UTC), time.monotonic())
+        self._samples[target.pod] = now
+        due = time.monotonic() - self._woken_at.get(target.owner, 0.0) >= self._refresh_seconds
+        if due or before is None or before.error != now.error or _numbers(before) != _numbers(now):
+            self._woken_at[target.owner] = time.monotonic()
+            self._wake(target.owner)
+
+
+async def _fetch(client: httpx.AsyncClient, url: str) -> ResidencyReport:
+    """The report at `url`, read at most to the size limit."""
+    # Unencoded and raw: the size limit must hold for what is kept in memory, not for a compressed form of it.
+    async with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
+        if response.status_code != 200:
+            raise ScrapeError(f"GET {PATH} answered {response.status_code}")
+        content = b""
+        async for chunk in response.aiter_raw():
+            content += chunk
+            if len(content) > _LARGEST_ANSWER_BYTES:
+                raise ScrapeError(f"GET {PATH} answered more than {_LARGEST_ANSWER_BYTES:,} bytes")
+    try:
+        return ResidencyReport.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ScrapeError(
+            f"GET {PATH}: {'.'.join(map(str, first['loc']))}: {first['msg']} ({error.error_count()} such errors)"
+        ) from error
+
+
+def _numbers(sample: Sample) -> ResidencyReport | None:
+    """The report without what always changes."""
+    if sample.report is None:
+        return None
+    return sample.report.model_copy(update={"engine": sample.report.engine.model_copy(update={"uptime_seconds": 0.0})})
+
+
+def target(*, pod: str, owner: str, address: str, port: int) -> Target:
+    """The target of a pod, IPv6 addresses included."""
+    host = f"[{address}]" if ":" in address else address
+    return Target(pod=pod, owner=owner, url=f"http://{host}:{port}{PATH}")
