@@ -1,0 +1,1 @@
+"""What the repository needs to build and try itself: bootstrap, images, a Kubernetes of its own, the demo."""
