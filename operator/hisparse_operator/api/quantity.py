@@ -9,6 +9,7 @@ from pydantic import AfterValidator, WithJsonSchema
 # The pattern that Kubernetes itself publishes for quantities, without a sign (no size of ours may be negative) and with an
 # exponent of at most two digits, because 1e999999999 is a number that takes a gigabyte to write down.
 _PATTERN = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][0-9]{1,2}))?$"
+_NUMBER_AND_SUFFIX = r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+)(?P<suffix>([KMGTPE]i)|[numkMGTPE]|([eE][0-9]{1,2})|)"
 _MAX_CHARACTERS = 32
 
 _DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -22,10 +23,10 @@ def quantity_bytes(quantity: int | str) -> int:
     """
     if isinstance(quantity, int):
         return quantity
-    match = re.fullmatch(_PATTERN, quantity)
+    match = re.fullmatch(_NUMBER_AND_SUFFIX, quantity)
     if match is None or len(quantity) > _MAX_CHARACTERS:
         raise ValueError(f"{quantity!r} is not a quantity: write a number with an optional suffix, such as 512Mi, 1.5Gi or 500m")
-    number, suffix = Decimal(match[1]), match[2] or ""
+    number, suffix = Decimal(match["number"]), match["suffix"]
     return int((number * _scale(suffix)).to_integral_value(rounding=ROUND_CEILING))
 
 

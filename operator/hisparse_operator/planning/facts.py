@@ -25,7 +25,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What one scheduled, unfinished pod takes of a node. `deployment` is the HiSparseDeployment it belongs to as namespace/name, or None."""
+    """What one placed, unfinished pod takes of a node. `deployment`: namespace/name of its HiSparseDeployment, if any."""
 
     node: str
     memory_bytes: int
