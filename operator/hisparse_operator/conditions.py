@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hisparse_operator.api import Condition, HiSparseDeployment
-from hisparse_operator.api.text import size_text
 from hisparse_operator.cluster.slim import DeploymentFacts, PodFacts
 from hisparse_operator.planning import Infeasible, Plan
 from hisparse_operator.resources.service import endpoint
 from hisparse_operator.telemetry import Sample
+from hisparse_runtime.capacity import human_bytes
 
 POOL_SIZED = "PoolSized"
 AVAILABLE = "Available"
@@ -94,8 +94,8 @@ def _pool_sized(observation: Observation) -> _Finding:
     return _Finding(
         "True",
         "Planned",
-        f"Each pod gets a host pool of {size_text(plan.host_pool_bytes)} ({plan.host_pool_tokens:,} tokens) and an offload tier of "
-        f"{size_text(plan.cpu_bytes_to_use)}: {size_text(plan.memory_bytes)} of memory, sized by node {plan.node}, "
+        f"Each pod gets a host pool of {human_bytes(plan.host_pool_bytes)} ({plan.host_pool_tokens:,} tokens) and an offload tier of "
+        f"{human_bytes(plan.cpu_bytes_to_use)}: {human_bytes(plan.memory_bytes)} of memory, sized by node {plan.node}, "
         f"{plan.eligible_nodes} eligible. status.plan.arithmetic has every step.",
     )
 

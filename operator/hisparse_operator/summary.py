@@ -2,13 +2,12 @@
 
 from datetime import datetime
 
-from hisparse_operator.api import HiSparseDeploymentStatus, PlanStatus, Residency, Summary
-from hisparse_operator.api.text import size_text
+from hisparse_operator.api import HiSparseDeploymentStatus, Residency, Summary
 from hisparse_operator.conditions import Observation, conditions, timestamp
-from hisparse_operator.planning import Plan
 from hisparse_operator.resources.names import selector_text
 from hisparse_operator.resources.service import endpoint
 from hisparse_operator.telemetry import aggregate
+from hisparse_runtime.capacity import human_bytes
 
 # A number that did not change is confirmed with a new time stamp this often: readers see how old it may be.
 REFRESH_SECONDS = 25.0
@@ -18,7 +17,7 @@ def summarise(observation: Observation) -> HiSparseDeploymentStatus:
     """The whole status. What an unchanged status would only re-stamp keeps its former time."""
     owner, deployment = observation.owner, observation.deployment
     before = owner.status or HiSparseDeploymentStatus()
-    plan = _plan_status(observation.plan) if observation.plan else before.plan
+    plan = observation.plan.to_status() if observation.plan else before.plan
     residency = _residency(observation, before=before.residency)
     return HiSparseDeploymentStatus(
         observed_generation=owner.generation if not observation.apply_error else before.observed_generation,
@@ -32,26 +31,12 @@ def summarise(observation: Observation) -> HiSparseDeploymentStatus:
         residency=residency,
         summary=Summary(
             replicas=f"{observation.num_ready}/{owner.spec.replicas}",
-            host_pool=size_text(plan.host_pool_bytes) if plan else None,
-            offload=size_text(plan.cpu_bytes_to_use) if plan else None,
+            host_pool=human_bytes(plan.host_pool_bytes) if plan else None,
+            offload=human_bytes(plan.cpu_bytes_to_use) if plan else None,
             used=f"{residency.host_pool.used_percent}%" if residency else None,
             hit=f"{residency.hot.hit_percent}%" if residency and residency.hot.hit_percent is not None else None,
         ),
         conditions=conditions(observation, before=before.conditions),
-    )
-
-
-def _plan_status(plan: Plan) -> PlanStatus:
-    return PlanStatus(
-        node=plan.node,
-        eligible_nodes=plan.eligible_nodes,
-        host_pool_bytes=plan.host_pool_bytes,
-        cpu_bytes_to_use=plan.cpu_bytes_to_use,
-        shm_bytes=plan.shm_bytes,
-        memory_bytes=plan.memory_bytes,
-        host_pool_tokens=plan.host_pool_tokens,
-        device_pool_tokens=plan.device_pool_tokens,
-        arithmetic=list(plan.arithmetic),
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hisparse_operator.api import HiSparseDeployment, quantity_bytes
+from hisparse_operator.api import HiSparseDeployment
 from hisparse_operator.planning import Plan
 from hisparse_operator.resources.config_map import CONFIG_FILE, CONFIG_FOLDER
 from hisparse_operator.resources.names import CONFIG_ANNOTATION, PLAN_ANNOTATION, labels, selector
@@ -105,7 +105,7 @@ def _arguments(owner: HiSparseDeployment, *, plan: Plan) -> list[str]:
         "--max-model-len": engine.max_model_len,
         "--max-num-seqs": engine.max_num_seqs,
         "--max-num-batched-tokens": engine.max_num_batched_tokens,
-        "--gpu-kv-bytes": quantity_bytes(engine.gpu_kv_cache),
+        "--gpu-kv-bytes": plan.gpu_kv_bytes,
         "--host-pool-gib": plan.host_pool_gib,
         "--cpu-bytes-to-use": plan.cpu_bytes_to_use,
         "--device-buffer-size": plan.device_buffer_rows,

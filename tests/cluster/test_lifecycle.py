@@ -1,0 +1,233 @@
+"""From kubectl apply to a serving pod, through changes and accidents, to nothing left."""
+
+import json
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from tests.cluster.kit import OPERATOR_NAMESPACE, Cluster, deployment, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+CHILDREN = ("deployment", "service", "configmap")
+OURS = "app.kubernetes.io/part-of=hisparse"
+
+
+def test_an_object_becomes_ready_with_a_plan_and_children_of_its_own(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("one"))
+    operator.wait_ready(namespace, "one")
+    resource = operator.get(namespace, "hsd", "one")
+    status = resource["status"]
+    plan = status["plan"]
+    assert status["observedGeneration"] == resource["metadata"]["generation"]
+    assert (status["replicas"], status["readyReplicas"], status["updatedReplicas"]) == (1, 1, 1)
+    assert plan["memoryBytes"] <= 400 * 2**20
+    assert plan["hostPoolBytes"] + plan["cpuBytesToUse"] <= plan["shmBytes"] < plan["memoryBytes"]
+    assert len(plan["arithmetic"]) >= 4
+    assert {condition["type"] for condition in status["conditions"]} == {"PoolSized", "Available", "Ready", "TelemetryAvailable"}
+    # nothing of ours on the object but its status: deletion must never wait for the operator
+    assert "finalizers" not in resource["metadata"]
+    assert set(resource["metadata"].get("annotations", {})) <= {"kubectl.kubernetes.io/last-applied-configuration"}
+    for kind in CHILDREN:
+        owners = operator.get(namespace, kind, "one")["metadata"]["ownerReferences"]
+        assert [(owner["uid"], owner["controller"]) for owner in owners] == [(resource["metadata"]["uid"], True)]
+    container = operator.get(namespace, "deployment", "one")["spec"]["template"]["spec"]["containers"][0]
+    assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"] == str(plan["memoryBytes"])
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+
+def test_the_engine_measures_pools_of_exactly_the_planned_size(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("exact"))
+    operator.wait_ready(namespace, "exact")
+    wait_until(
+        lambda: "residency" in operator.status(namespace, "exact"), seconds=30, what=lambda: operator.describe(namespace, "exact")
+    )
+    status = operator.status(namespace, "exact")
+    assert status["residency"]["hostPool"]["capacityBytes"] == status["plan"]["hostPoolBytes"]
+    assert status["residency"]["offload"]["capacityBytes"] == status["plan"]["cpuBytesToUse"]
+    assert operator.condition(namespace, "exact", "TelemetryAvailable")["status"] == "True"
+
+
+def test_traffic_shows_on_the_object_within_thirty_seconds(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("busy"))
+    operator.wait_ready(namespace, "busy")
+    port = operator.box.forward(namespace=namespace, service="busy", port=8000)
+    body = json.dumps({"model": "tiny", "prompt": [65] * 900, "max_tokens": 100}).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", body, {"Content-Type": "application/json"})
+    seen = 0
+    deadline = time.monotonic() + 30
+    # the engine is fast, so requests follow each other until a look at the object meets one of them
+    while not seen and time.monotonic() < deadline:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            assert json.load(response)["usage"]["completion_tokens"] == 100
+        seen = operator.status(namespace, "busy")["residency"]["hostPool"]["usedBytes"]
+    assert seen > 0
+    wait_until(
+        lambda: operator.status(namespace, "busy")["residency"]["hostPool"]["usedBytes"] == 0,
+        seconds=30,
+        what=lambda: operator.describe(namespace, "busy"),
+    )
+
+
+def test_a_changed_spec_rolls_out(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("change", maxNumSeqs=4))
+    operator.wait_ready(namespace, "change")
+    before = _pod_uids(operator, namespace)
+    operator.apply(namespace, deployment("change", maxNumSeqs=8))
+    operator.wait_ready(namespace, "change")
+    args = operator.get(namespace, "deployment", "change")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args[args.index("--max-num-seqs") + 1] == "8"
+    assert not before & _pod_uids(operator, namespace)
+
+
+def test_a_changed_model_config_rolls_out_although_only_the_config_map_differs(operator: Cluster, namespace: str) -> None:
+    resource = deployment("config")
+    operator.apply(namespace, resource)
+    operator.wait_ready(namespace, "config")
+    before = _pod_uids(operator, namespace)
+    resource["spec"]["model"]["config"]["rope_theta"] = 20000
+    operator.apply(namespace, resource)
+    operator.wait_ready(namespace, "config")
+    assert not before & _pod_uids(operator, namespace)
+
+
+def test_scaling_by_the_subresource_keeps_running_pods_and_their_plan(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("scaled"))
+    operator.wait_ready(namespace, "scaled")
+    before, plan = _pod_uids(operator, namespace), operator.status(namespace, "scaled")["plan"]
+    operator.kubectl("-n", namespace, "scale", "hsd", "scaled", "--replicas=2")
+    wait_until(
+        lambda: operator.status(namespace, "scaled").get("readyReplicas") == 2,
+        seconds=60,
+        what=lambda: operator.describe(namespace, "scaled"),
+    )
+    assert before < _pod_uids(operator, namespace)
+    assert operator.status(namespace, "scaled")["plan"] == plan
+    operator.kubectl("-n", namespace, "scale", "hsd", "scaled", "--replicas=0")
+    wait_until(
+        lambda: operator.condition(namespace, "scaled", "Ready")["reason"] == "ScaledToZero",
+        seconds=30,
+        what=lambda: operator.describe(namespace, "scaled"),
+    )
+
+
+def test_a_killed_pod_is_replaced_and_the_object_says_so_meanwhile(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("killed"))
+    operator.wait_ready(namespace, "killed")
+    before = _pod_uids(operator, namespace)
+    operator.kubectl("-n", namespace, "delete", "pod", "-l", OURS, "--force", "--grace-period=0")
+    wait_until(
+        lambda: operator.condition(namespace, "killed", "Ready")["status"] == "False",
+        seconds=20,
+        what=lambda: operator.describe(namespace, "killed"),
+    )
+    operator.wait_ready(namespace, "killed")
+    assert not before & _pod_uids(operator, namespace)
+
+
+def test_drift_of_a_child_is_put_right(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("drift"))
+    operator.wait_ready(namespace, "drift")
+    operator.kubectl("-n", namespace, "scale", "deployment", "drift", "--replicas=0")
+    wait_until(
+        lambda: operator.get(namespace, "deployment", "drift")["spec"]["replicas"] == 1,
+        seconds=20,
+        what=lambda: operator.describe(namespace, "drift"),
+    )
+    operator.kubectl("-n", namespace, "delete", "deployment", "drift")
+    operator.wait_ready(namespace, "drift")
+    assert operator.get(namespace, "deployment", "drift")["spec"]["replicas"] == 1
+
+
+def test_a_deleted_object_takes_its_children_along(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("gone"))
+    operator.wait_ready(namespace, "gone")
+    started = time.monotonic()
+    operator.kubectl("-n", namespace, "delete", "hsd", "gone", "--timeout=20s")
+    assert time.monotonic() - started < 10
+    wait_until(lambda: not _children(operator, namespace), seconds=60, what=lambda: str(_children(operator, namespace)))
+
+
+def test_a_restarted_operator_changes_nothing(operator: Cluster, namespace: str) -> None:
+    operator.apply(namespace, deployment("steady"))
+    operator.wait_ready(namespace, "steady")
+    wait_until(
+        lambda: "residency" in operator.status(namespace, "steady"),
+        seconds=30,
+        what=lambda: operator.describe(namespace, "steady"),
+    )
+    before = _versions(operator, namespace)
+    pods = _pod_uids(operator, namespace)
+    operator.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/hisparse-hisparse-operator")
+    operator.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/hisparse-hisparse-operator", "--timeout=80s")
+    # the new process has looked at the object once its numbers carry a newer time
+    stamp = operator.status(namespace, "steady")["residency"]["observedAt"]
+    wait_until(
+        lambda: operator.status(namespace, "steady")["residency"]["observedAt"] > stamp,
+        seconds=60,
+        what=lambda: operator.describe(namespace, "steady"),
+    )
+    assert _versions(operator, namespace) == before
+    assert _pod_uids(operator, namespace) == pods
+
+
+def test_two_replicas_on_one_node_share_its_memory(operator: Cluster, namespace: str) -> None:
+    resource = deployment("pair")
+    resource["spec"]["replicas"] = 2
+    operator.apply(namespace, resource)
+    operator.wait_ready(namespace, "pair")
+    status = operator.status(namespace, "pair")
+    assert status["readyReplicas"] == 2
+    assert status["residency"]["podsReporting"] in {1, 2}
+    wait_until(
+        lambda: operator.status(namespace, "pair")["residency"]["podsReporting"] == 2,
+        seconds=30,
+        what=lambda: operator.describe(namespace, "pair"),
+    )
+    assert operator.status(namespace, "pair")["residency"]["hostPool"]["capacityBytes"] == 2 * status["plan"]["hostPoolBytes"]
+
+
+def test_the_operator_may_do_what_it_needs_and_no_more(operator: Cluster) -> None:
+    identity = f"--as=system:serviceaccount:{OPERATOR_NAMESPACE}:hisparse-hisparse-operator"
+    for verb, resource in (
+        ("list", "pods"),
+        ("watch", "nodes"),
+        ("patch", "deployments.apps"),
+        ("patch", "hisparsedeployments.hisparse.dev/status"),
+    ):
+        assert operator.kubectl("auth", "can-i", verb, resource, identity, "-A").strip() == "yes"
+    for verb, resource in (
+        ("get", "secrets"),
+        ("list", "secrets"),
+        ("create", "pods"),
+        ("create", "pods/exec"),
+        ("delete", "deployments.apps"),
+        ("patch", "hisparsedeployments.hisparse.dev"),
+        ("update", "nodes"),
+        ("create", "clusterrolebindings.rbac.authorization.k8s.io"),
+    ):
+        with pytest.raises(subprocess.CalledProcessError) as refused:  # kubectl says no by its exit status
+            operator.kubectl("auth", "can-i", verb, resource, identity, "-A")
+        assert refused.value.stdout.strip() == "no"
+
+
+def _pod_uids(operator: Cluster, namespace: str) -> set[str]:
+    pods = operator.list(namespace, "pods", selector=OURS)
+    return {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+
+
+def _children(operator: Cluster, namespace: str) -> list[str]:
+    return [
+        f"{item['kind']} {item['metadata']['name']}"
+        for kind in (*CHILDREN, "pods")
+        for item in operator.list(namespace, kind, selector=OURS)
+    ]
+
+
+def _versions(operator: Cluster, namespace: str) -> dict[str, str]:
+    """resourceVersion of every child, and the conditions of the object: its residency is re-stamped on purpose."""
+    versions = {kind: operator.get(namespace, kind, "steady")["metadata"]["resourceVersion"] for kind in CHILDREN}
+    conditions = operator.status(namespace, "steady")["conditions"]
+    return versions | {"conditions": json.dumps([c for c in conditions if c["type"] != "TelemetryAvailable"])}
