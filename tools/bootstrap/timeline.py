@@ -13,9 +13,12 @@ class Timeline:
         self._start_seconds = time.monotonic()
         self._steps: list[tuple[str, float]] = []
 
+    @property
+    def elapsed_seconds(self) -> float:
+        return time.monotonic() - self._start_seconds
+
     def say(self, text: str) -> None:
-        elapsed_seconds = time.monotonic() - self._start_seconds
-        sys.stdout.write(f"[{elapsed_seconds:6.1f} s] {text}\n")
+        sys.stdout.write(f"[{self.elapsed_seconds:6.1f} s] {text}\n")
         sys.stdout.flush()  # a pipe is block buffered: without this a log shows every line at the end
 
     @contextmanager
@@ -30,7 +33,7 @@ class Timeline:
 
     def table(self) -> str:
         """Where the time went, longest first; shares are of the whole, so the last line says what no step covers."""
-        total_seconds = max(time.monotonic() - self._start_seconds, 1e-9)
+        total_seconds = max(self.elapsed_seconds, 1e-9)
         rows = sorted(self._steps, key=lambda row: -row[1])
         rows.append(("everything else", max(total_seconds - sum(seconds for _, seconds in rows), 0.0)))
         width = max(len(name) for name, _ in [*rows, ("total", 0.0)])
