@@ -1,4 +1,4 @@
-"""kopf's part: the process, signals, login and the posting of events. Nothing is decided here.
+"""kopf's part: the process, signals and login. Nothing is decided here.
 
 kopf watches nothing for us (see cluster.informer for why); its start-up handler starts the operator's own tasks, its clean-up
 handler ends them.
@@ -30,7 +30,7 @@ def registry(*, settings: Settings, configuration: client.Configuration, stop: a
 
     @kopf.on.startup(registry=handlers)
     async def start(**_: Any) -> None:
-        service = Service(settings=settings, configuration=configuration, post=_post_event)
+        service = Service(settings=settings, configuration=configuration)
         task = asyncio.create_task(service.run(), name="hisparse operator")
         task.add_done_callback(lambda ended: _stop_on_failure(ended, stop))
         running.append(task)
@@ -47,7 +47,8 @@ def registry(*, settings: Settings, configuration: client.Configuration, stop: a
 def kopf_settings() -> kopf.OperatorSettings:
     """kopf tuned to what it is used for here."""
     settings = kopf.OperatorSettings()
-    settings.posting.reporting_component = "hisparse-operator"
+    # kopf posts what its handlers log; events about objects are the reconciler's, see cluster.events.
+    settings.posting.enabled = False
     # No look at all CRDs and namespaces: it needs cluster-wide rights that this operator does not ask for.
     settings.scanning.disabled = True
     settings.peering.standalone = True
@@ -58,10 +59,6 @@ def kopf_settings() -> kopf.OperatorSettings:
     # The default is ten minutes, longer than the pod's own grace period.
     settings.process.ultimate_exiting_timeout = 30
     return settings
-
-
-def _post_event(body: dict[str, Any], *, type: str, reason: str, message: str) -> None:  # noqa: A002 - the field's own name
-    kopf.event(kopf.Body(body), type=type, reason=reason, message=message)
 
 
 def _stop_on_failure(task: asyncio.Task[None], stop: asyncio.Event) -> None:

@@ -11,9 +11,10 @@ from kubernetes.aio import client
 from hisparse_operator import metrics
 from hisparse_operator.cluster.api import Api, ApiError
 from hisparse_operator.cluster.cache import Cache
+from hisparse_operator.cluster.events import EventPoster
 from hisparse_operator.cluster.queue import WorkQueue
 from hisparse_operator.http_server import serve
-from hisparse_operator.reconcile import PostEvent, Reconciler
+from hisparse_operator.reconcile import Reconciler
 from hisparse_operator.resources.service import HTTP_PORT
 from hisparse_operator.settings import Settings
 from hisparse_operator.summary import REFRESH_SECONDS
@@ -32,11 +33,12 @@ _STUCK_SECONDS = 180.0
 class Service:
     """Wires the parts of one operator process."""
 
-    def __init__(self, *, settings: Settings, configuration: client.Configuration, post: PostEvent) -> None:
+    def __init__(self, *, settings: Settings, configuration: client.Configuration) -> None:
         self._settings = settings
         self._client = client.ApiClient(configuration)
         self._client.user_agent = "hisparse-operator"
         api = Api(self._client)
+        self._events = EventPoster(api)
         self._queue = WorkQueue()
         self._cache = Cache(api=api, queue=self._queue, namespaces=settings.watch_namespaces, on_gone=self._gone)
         self._scraper = Scraper(
@@ -51,7 +53,7 @@ class Service:
             engine_image=settings.engine_image,
             sample=self._scraper.samples.get,
             stale_after_seconds=self._scraper.stale_after_seconds,
-            post=post,
+            post=self._events.post,
         )
 
     async def run(self) -> None:
@@ -64,11 +66,10 @@ class Service:
                 )
                 group.create_task(self._cache.run(), name="informers")
                 await self._cache.wait_synced()
-                logger.info(
-                    "caches filled in %.1f s: %d objects", time.monotonic() - started, len(list(self._cache.object_keys()))
-                )
+                logger.info("caches filled in %.1f s: %d objects", time.monotonic() - started, self._cache.num_objects)
                 for number in range(_WORKERS):
                     group.create_task(self._work(), name=f"worker {number}")
+                group.create_task(self._events.run(), name="events")
                 group.create_task(self._scraper.run(), name="scraper")
                 group.create_task(self._resync(), name="resync")
         finally:
@@ -78,6 +79,7 @@ class Service:
         while True:
             key = await self._queue.take()
             metrics.QUEUE_LENGTH.set(len(self._queue))
+            metrics.OBJECTS.set(self._cache.num_objects)
             failed = False
             try:
                 with metrics.RECONCILE_SECONDS.time():
@@ -102,7 +104,6 @@ class Service:
             self._reconciler.apply_all_again()
             for key in self._cache.object_keys():
                 self._queue.add(key)
-            metrics.OBJECTS.set(len(list(self._cache.object_keys())))
 
     def _targets(self) -> Iterator[Target]:
         for owner in list(self._cache.owners()):

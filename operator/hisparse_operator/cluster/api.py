@@ -1,4 +1,4 @@
-"""The four calls that the operator makes: get, list, watch, server-side apply. Plain dictionaries in and out.
+"""The five calls that the operator makes: get, list, watch, create, server-side apply. Plain dictionaries in and out.
 
 Raw calls instead of the generated methods: no discovery, no model classes to build, and an apply of any kind looks the same.
 """
@@ -44,7 +44,7 @@ class Page:
 
 
 class Api:
-    """Calls on one cluster. ApiError is a refusal; aiohttp.ClientError and TimeoutError mean that the server cannot be reached."""
+    """Calls on one cluster. ApiError is a refusal; with aiohttp.ClientError and TimeoutError the server cannot be reached."""
 
     def __init__(self, api_client: client.ApiClient) -> None:
         self._client = api_client
@@ -63,10 +63,14 @@ class Api:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._json("PATCH", path, query=query, body=dict(body), content_type="application/apply-patch+yaml")
 
+    async def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Post a new object to the collection at `path`."""
+        return await self._json("POST", path, query={"fieldManager": FIELD_MANAGER}, body=dict(body))
+
     async def list_page(self, path: str, *, continue_token: str = "", selector: str = "") -> Page:
         query = {"limit": str(_PAGE_SIZE), **_given("continue", continue_token), **_given("labelSelector", selector)}
         answer = await self._json("GET", path, query=query)
-        return Page(answer["items"], answer["metadata"]["resourceVersion"], answer["metadata"].get("continue", ""))
+        return Page(answer["items"] or [], answer["metadata"]["resourceVersion"], answer["metadata"].get("continue", ""))
 
     async def watch(self, path: str, *, resource_version: str, selector: str = "") -> AsyncIterator[dict[str, Any]]:
         """Events after `resource_version`, until the server ends the stream. A refusal inside of the stream raises ApiError."""
@@ -142,4 +146,6 @@ def _refusal(status: int, content: bytes) -> ApiError:
         answer = json.loads(content)
     except ValueError:
         return ApiError(status, "Unknown", content[:500].decode("utf-8", "replace"))
+    if not isinstance(answer, dict):  # of a proxy before the API server
+        return ApiError(status, "Unknown", str(answer)[:500])
     return ApiError(status, answer.get("reason") or "Unknown", answer.get("message") or "")

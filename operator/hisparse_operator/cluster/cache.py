@@ -75,6 +75,10 @@ class Cache:
     def object(self, key: str) -> dict[str, Any] | None:
         return _first(self._objects, key)
 
+    @property
+    def num_objects(self) -> int:
+        return sum(len(informer.values) for informer in self._objects)
+
     def object_keys(self) -> Iterator[str]:
         for informer in self._objects:
             yield from informer.values
