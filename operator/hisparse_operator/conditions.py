@@ -44,6 +44,10 @@ class Observation:
     def num_ready(self) -> int:
         return self.deployment.ready if self.deployment else 0
 
+    def is_fresh(self, sample: Sample | None) -> bool:
+        """Whether the sample speaks of the present."""
+        return sample is not None and (self.now - sample.observed_at).total_seconds() <= self.stale_after_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
@@ -94,8 +98,8 @@ def _pool_sized(observation: Observation) -> _Finding:
     return _Finding(
         "True",
         "Planned",
-        f"Each pod gets a host pool of {human_bytes(plan.host_pool_bytes)} ({plan.host_pool_tokens:,} tokens) and an offload tier of "
-        f"{human_bytes(plan.cpu_bytes_to_use)}: {human_bytes(plan.memory_bytes)} of memory, sized by node {plan.node}, "
+        f"Each pod gets a host pool of {human_bytes(plan.host_pool_bytes)} ({plan.host_pool_tokens:,} tokens) and an offload "
+        f"tier of {human_bytes(plan.cpu_bytes_to_use)}: {human_bytes(plan.memory_bytes)} of memory, sized by node {plan.node}, "
         f"{plan.eligible_nodes} eligible. status.plan.arithmetic has every step.",
     )
 
@@ -120,7 +124,7 @@ def _ready(observation: Observation) -> _Finding:
         rest = f" The {observation.num_ready} pods of the former plan keep serving." if observation.num_ready else ""
         return _Finding("False", observation.problem.reason, observation.problem.message + rest)
     if observation.apply_error:
-        return _Finding("False", "ApplyFailed", f"{observation.apply_error} It is tried again with growing delays.")
+        return _apply_failed(observation)
     if wanted == 0:
         return _Finding("False", "ScaledToZero", "spec.replicas is 0: raise it to serve.")
     if _is_settled(observation) and deployment is not None and deployment.ready == wanted:
@@ -158,12 +162,18 @@ def _obstacle(observation: Observation) -> _Finding:
             )
     if observation.problem is not None:
         return _Finding("False", observation.problem.reason, observation.problem.message)
+    if observation.apply_error:
+        return _apply_failed(observation)
     if not _is_settled(observation):
         updated = observation.deployment.updated if observation.deployment else 0
         return _Finding(
             "False", "RolloutInProgress", f"{updated} of {wanted} pods run the current spec; they are replaced one at a time."
         )
     return _Finding("False", "PodsNotReady", f"{observation.num_ready} of {wanted} pods are ready; the others are starting.")
+
+
+def _apply_failed(observation: Observation) -> _Finding:
+    return _Finding("False", "ApplyFailed", f"{observation.apply_error} It is tried again with growing delays.")
 
 
 def _unschedulable(pod: PodFacts) -> _Finding:
@@ -180,11 +190,7 @@ def _telemetry_available(observation: Observation) -> _Finding:
     if not observation.samples:
         return _Finding("Unknown", "NoPods", "No pod is ready, so there is nothing to ask.")
     errors = {name: sample.error for name, sample in observation.samples.items() if sample is not None and sample.error}
-    old = [
-        name
-        for name, sample in observation.samples.items()
-        if sample is None or sample.age_seconds > observation.stale_after_seconds
-    ]
+    old = [name for name, sample in observation.samples.items() if not observation.is_fresh(sample)]
     total = len(observation.samples)
     if not errors and not old:
         return _Finding("True", "Scraped", f"{total} of {total} pods report their residency.")
@@ -195,7 +201,8 @@ def _telemetry_available(observation: Observation) -> _Finding:
         return _Finding(
             status,
             "ScrapeFailed",
-            f"{answering} of {total} pods report their residency; pod {name}: {text}. The numbers of status.residency may be old.",
+            f"{answering} of {total} pods report their residency; pod {name}: {text}. "
+            "The numbers of status.residency may be old.",
         )
     return _Finding(
         "Unknown",

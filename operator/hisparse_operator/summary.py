@@ -47,7 +47,7 @@ def _residency(observation: Observation, *, before: Residency | None) -> Residen
     fresh = [
         sample
         for sample in observation.samples.values()
-        if sample is not None and sample.report is not None and sample.age_seconds <= observation.stale_after_seconds
+        if sample is not None and sample.report is not None and observation.is_fresh(sample)
     ]
     if not fresh:
         return before

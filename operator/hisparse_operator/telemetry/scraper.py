@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_SECONDS = 3.0
 _LARGEST_ANSWER_BYTES = 64 * 1024
 _PARALLEL = 16
+_PARALLEL_SUSPECTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The last answer of a pod. `error` says why there was none the last time; the report is then an older one, or None."""
+    """The last answer of a pod. `error` says why there was none the last time; the report is then an older one, or None.
+
+    `observed_at` is the time of the report, or of the attempt while there is none.
+    """
 
     report: ResidencyReport | None
     error: str
     observed_at: datetime
-    monotonic_seconds: float
-
-    @property
-    def age_seconds(self) -> float:
-        return time.monotonic() - self.monotonic_seconds
 
 
 class ScrapeError(Exception):
@@ -48,7 +47,11 @@ class ScrapeError(Exception):
 
 
 class Scraper:
-    """Keeps the newest sample of every ready pod; wakes the owner when a number changed or its status is due for a new time stamp."""
+    """Keeps the newest sample of every ready pod.
+
+    Wakes the owner when a number changed, and when its status is due for a new time stamp. Each pod is asked on its own, and one
+    that did not answer the last time shares a narrow lane with its like: a pod that hangs takes no time of those that answer.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,9 @@ class Scraper:
         self._refresh_seconds = refresh_seconds
         self._samples: dict[str, Sample] = {}
         self._woken_at: dict[str, float] = {}
+        self._in_flight: set[str] = set()
         self._slots = asyncio.Semaphore(_PARALLEL)
+        self._suspect_slots = asyncio.Semaphore(_PARALLEL_SUSPECTS)
 
     @property
     def samples(self) -> Mapping[str, Sample]:
@@ -77,36 +82,44 @@ class Scraper:
 
     async def run(self) -> None:
         """Until cancelled: one round a period."""
-        async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, follow_redirects=False, trust_env=False) as client:
+        async with (
+            httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, follow_redirects=False, trust_env=False) as client,
+            asyncio.TaskGroup() as group,
+        ):
             while True:
-                started = time.monotonic()
-                await self._round(client)
-                await asyncio.sleep(max(0.1, self._period_seconds - (time.monotonic() - started)))
+                for target in self._round():
+                    group.create_task(self._scrape(client, target))
+                await asyncio.sleep(self._period_seconds)
 
-    async def _round(self, client: httpx.AsyncClient) -> None:
+    def _round(self) -> list[Target]:
+        """Whom to ask now: the ready pods that are not being asked already. Forgets pods that are gone."""
         targets = list(self._targets())
         alive = {target.pod for target in targets}
         for pod in [pod for pod in self._samples if pod not in alive]:
             del self._samples[pod]
         for owner in self._woken_at.keys() - {target.owner for target in targets}:
             del self._woken_at[owner]
-        await asyncio.gather(*(self._scrape(client, target) for target in targets))
+        due = [target for target in targets if target.pod not in self._in_flight]
+        self._in_flight.update(target.pod for target in due)
+        return due
 
     async def _scrape(self, client: httpx.AsyncClient, target: Target) -> None:
         before = self._samples.get(target.pod)
-        async with self._slots:
+        async with self._suspect_slots if before is not None and before.error else self._slots:
             try:
                 report = await asyncio.wait_for(_fetch(client, target.url), timeout=2 * _TIMEOUT_SECONDS)
             except (httpx.HTTPError, ScrapeError, TimeoutError) as error:
                 metrics.SCRAPES.labels("failed").inc()
                 text = f"{type(error).__name__}: {error}".rstrip(": ")[:200]
                 logger.debug("scrape of %s: %s", target.pod, text)
-                now = Sample(None, text, datetime.now(UTC), time.monotonic())
+                now = Sample(None, text, datetime.now(UTC))
                 if before is not None and before.report is not None:
-                    now = Sample(before.report, text, before.observed_at, before.monotonic_seconds)
+                    now = Sample(before.report, text, before.observed_at)
             else:
                 metrics.SCRAPES.labels("ok").inc()
-                now = Sample(report, "", datetime.now(UTC), time.monotonic())
+                now = Sample(report, "", datetime.now(UTC))
+            finally:
+                self._in_flight.discard(target.pod)
         self._samples[target.pod] = now
         due = time.monotonic() - self._woken_at.get(target.owner, 0.0) >= self._refresh_seconds
         if due or before is None or before.error != now.error or _numbers(before) != _numbers(now):
