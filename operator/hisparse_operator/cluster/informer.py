@@ -49,6 +49,7 @@ class Informer(Generic[T]):
         self._values: dict[str, T] = {}
         self.synced = asyncio.Event()
         self._heard_at = time.monotonic()
+        self._retry_seconds = _FIRST_RETRY_SECONDS
 
     @property
     def values(self) -> Mapping[str, T]:
@@ -65,21 +66,19 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Until cancelled. A server that is away or refuses is asked again, at most every ten seconds."""
-        delay = _FIRST_RETRY_SECONDS
         while True:
             try:
-                resource_version = await self._list()
-                delay = _FIRST_RETRY_SECONDS
-                await self._watch(resource_version)
+                await self._watch(await self._list())
             except ApiError as error:
                 # 410 is the server's way to say "list again"; 403 happens while a server that just started still loads its roles.
                 log = logger.debug if error.status == 410 else logger.warning
-                log("watching %s: %s; listing again in %.1f s", self._path, error, delay)
+                log("watching %s: %s; listing again in %.1f s", self._path, error, self._retry_seconds)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                logger.warning("watching %s: %s: %s; listing again in %.1f s", self._path, type(error).__name__, error, delay)
+                kind = type(error).__name__
+                logger.warning("watching %s: %s: %s; listing again in %.1f s", self._path, kind, error, self._retry_seconds)
             self._heard_at = time.monotonic()
-            await asyncio.sleep(delay * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
-            delay = min(delay * 2, _LAST_RETRY_SECONDS)
+            await asyncio.sleep(self._retry_seconds * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not a secret
+            self._retry_seconds = min(self._retry_seconds * 2, _LAST_RETRY_SECONDS)
 
     async def _list(self) -> str:
         listed: set[str] = set()
@@ -101,13 +100,19 @@ class Informer(Generic[T]):
         """Watch until the server stops answering or says that the version is too old; a stream that merely ends is resumed."""
         while True:
             async for event in self._api.watch(self._path, resource_version=resource_version, selector=self._selector):
-                self._heard_at = time.monotonic()
+                self._watch_works()
                 resource_version = event["object"]["metadata"]["resourceVersion"]
                 if event["type"] == "DELETED":
                     self._drop(object_key(event["object"]))
                 elif event["type"] != "BOOKMARK":
                     self._put(event["object"])
+            self._watch_works()
             await asyncio.sleep(_RESUME_SECONDS)
+
+    def _watch_works(self) -> None:
+        """Only a watch that says something resets the delay: lists that succeed while watches fail would be a tight loop."""
+        self._heard_at = time.monotonic()
+        self._retry_seconds = _FIRST_RETRY_SECONDS
 
     def _put(self, item: dict[str, Any]) -> str:
         key = object_key(item)

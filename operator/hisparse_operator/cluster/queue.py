@@ -43,9 +43,16 @@ class WorkQueue:
             self._push(key)
 
     def add_later(self, key: str, *, seconds: float) -> None:
-        """Have `key` reconciled after a delay, unless it comes up before. Events in the meantime share the one run."""
-        if key not in self._dirty and key not in self._delayed:
-            self._delayed[key] = asyncio.get_running_loop().call_later(seconds, self._due, key)
+        """Have `key` reconciled after a delay, unless it comes up before. Events in the meantime share the one run.
+
+        The earlier of two delays counts: what happens to a failed key's pods is looked at now, not at the end of its back-off.
+        """
+        loop = asyncio.get_running_loop()
+        timer = self._delayed.get(key)
+        if key in self._dirty or (timer is not None and timer.when() <= loop.time() + seconds):
+            return
+        self._cancel_timer(key)
+        self._delayed[key] = loop.call_later(seconds, self._due, key)
 
     async def take(self) -> str:
         """The next key; whoever takes it must call `done`."""
