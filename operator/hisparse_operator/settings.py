@@ -1,5 +1,6 @@
 """What an installation can choose: read once from the environment, where the Helm chart puts it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ class Settings:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> "Settings":
-        engine_image = environment.get("HISPARSE_ENGINE_IMAGE", "")
+        engine_image = environment.get("HISPARSE_ENGINE_IMAGE", "").strip()
         if not engine_image:
             raise SettingsError(
                 "HISPARSE_ENGINE_IMAGE is not set: it names the engine image of objects that name none themselves"
@@ -28,7 +29,13 @@ class Settings:
         namespaces = tuple(
             sorted({name.strip() for name in environment.get("HISPARSE_WATCH_NAMESPACES", "").split(",") if name.strip()})
         )
-        log_level = environment.get("HISPARSE_LOG_LEVEL", "INFO").upper()
+        for name in namespaces:
+            if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+                raise SettingsError(
+                    f"HISPARSE_WATCH_NAMESPACES has {name!r}, which cannot be a namespace: give names with commas between them, "
+                    "or leave it empty for the whole cluster"
+                )
+        log_level = (environment.get("HISPARSE_LOG_LEVEL") or "INFO").upper()
         if log_level not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
             raise SettingsError(f"HISPARSE_LOG_LEVEL is {log_level!r}: use DEBUG, INFO, WARNING or ERROR")
         return Settings(
@@ -36,7 +43,7 @@ class Settings:
             watch_namespaces=namespaces,
             log_level=log_level,
             scrape_seconds=_number(environment, "HISPARSE_SCRAPE_SECONDS", default=5.0, smallest=1.0, largest=30.0),
-            http_port=int(_number(environment, "HISPARSE_HTTP_PORT", default=8080, smallest=1, largest=65535)),
+            http_port=_port(environment, "HISPARSE_HTTP_PORT", default=8080),
         )
 
 
@@ -51,3 +58,10 @@ def _number(environment: Mapping[str, str], name: str, *, default: float, smalle
     if not smallest <= value <= largest:
         raise SettingsError(f"{name} is {text!r}: use a number from {smallest:g} to {largest:g}")
     return value
+
+
+def _port(environment: Mapping[str, str], name: str, *, default: int) -> int:
+    value = _number(environment, name, default=default, smallest=1, largest=65535)
+    if not value.is_integer():
+        raise SettingsError(f"{name} is {environment[name]!r}: use a whole number from 1 to 65535")
+    return int(value)

@@ -5,10 +5,14 @@ hold hundreds of GiB of warm cache. The Deployment carries it, so it survives th
 """
 
 import json
+import logging
 
 from hisparse_operator.api import HiSparseDeployment
 from hisparse_operator.planning import Plan, plan_from_dict, plan_to_dict
+from hisparse_operator.resources.names import PLAN_ANNOTATION
 from hisparse_operator.resources.rendering import digest
+
+logger = logging.getLogger(__name__)
 
 
 def spec_hash(owner: HiSparseDeployment) -> str:
@@ -22,8 +26,15 @@ def write(plan: Plan, *, owner: HiSparseDeployment) -> str:
 
 
 def read(text: str, *, owner: HiSparseDeployment) -> Plan | None:
-    """The plan in the annotation, if it was made for the spec as it is now."""
+    """The plan in the annotation, if it was made for the spec as it is now.
+
+    A text that cannot be read (a person may have edited it) is no plan: the next one replaces it.
+    """
     if not text:
         return None
-    content = json.loads(text)
-    return plan_from_dict(content["plan"]) if content["specHash"] == spec_hash(owner) else None
+    try:
+        content = json.loads(text)
+        return plan_from_dict(content["plan"]) if content["specHash"] == spec_hash(owner) else None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        logger.warning("%s: annotation %s cannot be read, planning anew: %s", owner.key, PLAN_ANNOTATION, error)
+        return None

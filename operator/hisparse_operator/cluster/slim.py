@@ -12,6 +12,10 @@ from hisparse_operator.resources.names import DEPLOYMENT_LABEL, PLAN_ANNOTATION,
 
 _GPU = "nvidia.com/gpu"
 _MESSAGE_LIMIT = 400
+_ON_ITS_WAY = frozenset({None, "ContainerCreating", "PodInitializing"})
+_BACK_OFF = "CrashLoopBackOff"
+# Endings whose reason says no more than that there was one.
+_PLAIN_ENDINGS = frozenset({"Error", "Completed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +123,20 @@ def _trouble(container: Mapping[str, Any]) -> Trouble | None:
 
     During a second attempt `state` is running and the reason stands only in `lastState`, so both are read.
     """
+    if container.get("ready"):
+        return None
     waiting = container.get("state", {}).get("waiting", {})
     ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
-    if container.get("ready") or not (ended or waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}):
-        return None
+    obstacle = waiting.get("reason")
+    # A missing image keeps it from starting now, however it ended before; back-off only follows from an ending.
+    if obstacle not in _ON_ITS_WAY and (obstacle != _BACK_OFF or not ended):
+        return Trouble(obstacle, waiting.get("message", "")[:_MESSAGE_LIMIT])
     if not ended:
-        return Trouble(waiting["reason"], waiting.get("message", "")[:_MESSAGE_LIMIT])
+        return None
     reason = ended.get("reason", "Error")
+    # The same reason while it waits and while the next attempt runs: a condition that alternates tells less.
+    if reason in _PLAIN_ENDINGS and container.get("restartCount", 0) > 0:
+        reason = _BACK_OFF
     said = ended.get("message", "").strip()[:_MESSAGE_LIMIT]
     return Trouble(reason, f"exit code {ended.get('exitCode')}" + (f": {said}" if said else ""))
 
@@ -144,7 +155,11 @@ def _effective_request(spec: Mapping[str, Any], resource: str) -> int:
             sidecars += _request(container, resource)
         else:
             greediest_init = max(greediest_init, sidecars + _request(container, resource))
-    return max(containers + sidecars, greediest_init) + _amount(spec.get("overhead", {}), resource)
+    overhead = _amount(spec.get("overhead", {}), resource)
+    whole = spec.get("resources", {}).get("requests", {})
+    if resource in whole:  # a request of the pod as such replaces those of its containers
+        return _amount(whole, resource) + overhead
+    return max(containers + sidecars, greediest_init) + overhead
 
 
 def _request(container: Mapping[str, Any], resource: str) -> int:
