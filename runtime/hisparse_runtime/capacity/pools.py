@@ -1,6 +1,6 @@
 """What a pool of a given size holds, and the least that it must hold: one request of the full context length.
 
-Block 0 of each pool is the null block, which never holds data. Rules and numbers are those of vLLM 0.33's HiSparse planner.
+Block 0 of each pool is the null block, which never holds data. The host rule is that of vLLM 0.33's planner.
 
     device pool   | null | resident pages | indexer pages | hot regions |      one block size, shared
     host pool     | null | KV pages of running requests and cached prefixes |
@@ -17,8 +17,9 @@ from hisparse_runtime.geometry import ModelGeometry
 _NULL_BLOCKS = 1
 # A prefix that two requests share ends in a page that the second one writes to: it takes a copy.
 _COPY_ON_WRITE_BLOCKS = 1
-# With the next step scheduled while one runs, the tokens of two steps can be resident before any page of them reaches the host.
-_STEPS_IN_FLIGHT = 2
+# The page that the next token is appended to, the one before it, whose copy to the host may still run, and one more because a
+# step's chunk may begin and end inside of a page.
+_TAIL_PAGES = 3
 # Hot slots are numbered by 16-bit integers.
 MAX_DEVICE_BUFFER_ROWS = 32768
 
@@ -66,20 +67,16 @@ def check_device_pool(
     needed_blocks = needed_by(max_model_len=max_model_len)
     if found_blocks >= needed_blocks:
         return
-    # blocks grow with the length, so the pages that fit are found by bisection
-    longest_pages = (
-        bisect_right(
-            range(_pages(max_model_len, geometry)), found_blocks, key=lambda n: needed_by(max_model_len=n * geometry.page_tokens)
-        )
-        - 1
-    )
-    pages, window = _pages(max_model_len, geometry), _window(max_model_len, max_num_batched_tokens, geometry)
-    hot_blocks = hot_region_blocks(geometry, device_buffer_rows=device_buffer_rows)
+    # the need grows with the length, so the pages that fit are found by bisection
+    lengths = range(0, max_model_len, geometry.page_tokens)
+    num_fitting = bisect_right(lengths, found_blocks, key=lambda length: needed_by(max_model_len=length))
+    longest = lengths[max(0, num_fitting - 1)]
+    pages = _pages(max_model_len, geometry)
     raise DeviceMemoryError(
         f"device pool {human_bytes(device_pool_bytes)} has {found_blocks:,} blocks of {human_bytes(geometry.device_block_bytes)};"
-        f" one request of maxModelLen {max_model_len:,} needs {needed_blocks:,} ({pages:,} indexer pages + {window:,}"
-        f" resident pages + {hot_blocks:,} of a hot region + the null block): raise engine.gpuKVCache to at least"
-        f" {needed_blocks * geometry.device_block_bytes} bytes{_or_lower(longest_pages * geometry.page_tokens)}"
+        f" one request of maxModelLen {max_model_len:,} needs {needed_blocks:,} ({pages:,} for indexer pages,"
+        f" {needed_blocks - pages - _NULL_BLOCKS:,} for resident pages and a hot region, the null block): raise"
+        f" engine.gpuKVCache to at least {needed_blocks * geometry.device_block_bytes}{_or_lower(longest)}"
     )
 
 
@@ -107,13 +104,15 @@ def minimum_host_blocks(geometry: ModelGeometry, *, max_model_len: int) -> int:
 def minimum_device_blocks(
     geometry: ModelGeometry, *, max_model_len: int, max_num_batched_tokens: int, device_buffer_rows: int
 ) -> int:
-    """Device blocks for one request of the full length that reads its older pages from the host.
+    """Device blocks with which one request of the full length runs to its end.
 
-    All indexer pages (the indexer scores every token), the resident window (tokens whose pages are not on the host yet) and a hot
-    region: the admission size of vLLM 0.33.
+    All indexer pages, since the indexer scores every token, and either all pages resident, or a window of them (one step's
+    chunk and the tail) and a hot region for the rest.
     """
+    pages = _pages(max_model_len, geometry)
+    window = _pages(max_num_batched_tokens, geometry) + _TAIL_PAGES
     hot_blocks = hot_region_blocks(geometry, device_buffer_rows=device_buffer_rows)
-    return _NULL_BLOCKS + _pages(max_model_len, geometry) + _window(max_model_len, max_num_batched_tokens, geometry) + hot_blocks
+    return _NULL_BLOCKS + pages + min(pages, window + hot_blocks)
 
 
 def hot_region_blocks(geometry: ModelGeometry, *, device_buffer_rows: int) -> int:
@@ -128,10 +127,6 @@ def default_device_buffer_rows(geometry: ModelGeometry) -> int:
 
 def _pages(tokens: int, geometry: ModelGeometry) -> int:
     return -(-tokens // geometry.page_tokens)
-
-
-def _window(max_model_len: int, max_num_batched_tokens: int, geometry: ModelGeometry) -> int:
-    return min(_pages(max_model_len, geometry), _pages(_STEPS_IN_FLIGHT * max_num_batched_tokens, geometry))
 
 
 def _or_lower(longest_tokens: int) -> str:
