@@ -1,0 +1,7 @@
+"""`python3 -m tools.devcluster`."""
+
+import sys
+
+from tools.devcluster.cli import main
+
+sys.exit(main(sys.argv[1:]))

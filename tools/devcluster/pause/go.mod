@@ -1,0 +1,3 @@
+module hisparse.dev/devcluster/pause
+
+go 1.22
