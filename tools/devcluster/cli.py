@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from tools.bootstrap.failure import BootstrapError
 from tools.devcluster.binaries import program_paths
-from tools.devcluster.cluster import DevCluster
+from tools.devcluster.cluster import DevCluster, print_line
 from tools.devcluster.configuration import COMPONENT_NAMES
 from tools.devcluster.failure import DevClusterError
 from tools.devcluster.machine import check_platform
@@ -58,18 +58,18 @@ def _become(cluster: DevCluster, action: str, passed: list[str]) -> NoReturn:
             raise DevClusterError("exec needs a command, for example: exec ip address")
         command, environment = cluster.inner_command(passed), dict(os.environ)
     else:
-        command, environment = cluster.command(action, *passed), cluster.environment()
+        command, environment = [str(cluster.program(action)), *passed], cluster.environment()
     os.execvpe(command[0], command, environment)  # noqa: S606  no shell is wanted
 
 
 def _up(cluster: DevCluster, _: argparse.Namespace) -> None:
-    cluster.up(report=_say)
+    cluster.up()
 
 
 def _down(cluster: DevCluster, _: argparse.Namespace) -> None:
     begin_seconds = time.monotonic()
     was_there = cluster.down()
-    _say(
+    print_line(
         f"cluster {cluster.name} is gone ({time.monotonic() - begin_seconds:.1f} s)"
         if was_there
         else f"cluster {cluster.name} is not up"
@@ -78,15 +78,15 @@ def _down(cluster: DevCluster, _: argparse.Namespace) -> None:
 
 def _status(cluster: DevCluster, _: argparse.Namespace) -> int:
     if not cluster.is_up():
-        _say(f"cluster {cluster.name} is not up")
+        print_line(f"cluster {cluster.name} is not up")
         return 1
-    _say(f"cluster {cluster.name} is up; KUBECONFIG={cluster.kubeconfig}")
+    print_line(f"cluster {cluster.name} is up; KUBECONFIG={cluster.kubeconfig}")
     for name, state in cluster.components().items():
         shown = "held down" if state["held"] else f"pid {state['pid']} in the box" if state["pid"] else "starting again"
         ends = f", ended {state['ends']} times" if state["ends"] else ""
-        _say(f"  {name:<20} {shown}{ends}")
+        print_line(f"  {name:<20} {shown}{ends}")
     for forward in cluster.forwards():
-        _say(f"  127.0.0.1:{forward.listen_port:<10} {forward.name} ({forward.address}:{forward.port})")
+        print_line(f"  127.0.0.1:{forward.listen_port:<10} {forward.name} ({forward.address}:{forward.port})")
     return 0
 
 
@@ -94,18 +94,18 @@ def _load(cluster: DevCluster, arguments: argparse.Namespace) -> None:
     for archive in arguments.archive:
         begin_seconds = time.monotonic()
         references = cluster.load(archive)
-        _say(f"[{time.monotonic() - begin_seconds:6.1f} s] loaded {', '.join(references)}")
+        print_line(f"[{time.monotonic() - begin_seconds:6.1f} s] loaded {', '.join(references)}")
 
 
 def _gpus(cluster: DevCluster, arguments: argparse.Namespace) -> None:
     cluster.set_gpus(arguments.count)
-    _say(f"node {cluster.node_name} offers {arguments.count} GPUs")
+    print_line(f"node {cluster.node_name} offers {arguments.count} GPUs")
 
 
 def _forward(cluster: DevCluster, arguments: argparse.Namespace) -> None:
     service, _, namespace = arguments.service.partition(".")
     port = cluster.forward(service=service, namespace=namespace or "default", port=arguments.port, listen_port=arguments.listen)
-    _say(f"127.0.0.1:{port}")
+    print_line(f"127.0.0.1:{port}")
 
 
 def _stop(cluster: DevCluster, arguments: argparse.Namespace) -> None:
@@ -125,7 +125,7 @@ def _logs(cluster: DevCluster, arguments: argparse.Namespace) -> None:
         raise DevClusterError(f"cluster {cluster.name} has no logs: it is not up")
     for name in names:
         lines = cluster.log_file(name).read_text(errors="replace").splitlines()[-_SUMMARY_LINES:]
-        _say("\n".join([f"--- {name}", *lines]))
+        print_line("\n".join([f"--- {name}", *lines]))
 
 
 def _build(_: DevCluster, __: argparse.Namespace) -> None:
@@ -133,16 +133,11 @@ def _build(_: DevCluster, __: argparse.Namespace) -> None:
     begin_seconds = time.monotonic()
 
     def report(text: str) -> None:
-        _say(f"[{time.monotonic() - begin_seconds:6.1f} s] {text}")
+        print_line(f"[{time.monotonic() - begin_seconds:6.1f} s] {text}")
 
     for name, path in program_paths(report=report).items():
         report(f"{name}: {path}")
     report(f"pause image: {pause_archive(report=report)}")
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,13 +5,11 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tools.devcluster import cgroups, machine, processes
@@ -20,6 +18,7 @@ from tools.devcluster.box import inner_environment, kubectl_environment
 from tools.devcluster.certificates import make_certificates, write_kubeconfig
 from tools.devcluster.configuration import COMPONENT_NAMES
 from tools.devcluster.failure import DevClusterError
+from tools.devcluster.forwards import Forward, last_port, live_forwards, open_forward
 from tools.devcluster.layout import API_PORT, GPU_RESOURCE, REPOSITORY, clusters_folder, layout_of
 from tools.devcluster.pause_image import pause_archive
 from tools.devcluster.processes import ProcessIdentity
@@ -33,15 +32,10 @@ _MOST_ENDS = 5  # of one component during `up`: it will not get better
 _LAST_LINES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """A listening port of the machine and the address in the box that it stands for."""
-
-    name: str
-    listen_port: int
-    address: str
-    port: int
-    process: ProcessIdentity
+def print_line(text: str) -> None:
+    """The default report: a first `up` may build for minutes, and must not look dead in a pipe either."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 class DevCluster:
@@ -71,7 +65,7 @@ class DevCluster:
     def is_up(self) -> bool:
         return self._box() is not None and self._layout.ready_file.exists()
 
-    def up(self, *, report: Report | None = None) -> None:
+    def up(self, *, report: Report = print_line) -> None:
         """Brings the cluster up and returns when pods can be made. A cluster that is up already stays as it is.
 
         When it fails, the error holds the last lines of every log, the processes are ended and the folder stays for a look.
@@ -79,8 +73,7 @@ class DevCluster:
         begin_seconds = time.monotonic()
 
         def say(text: str) -> None:
-            if report:
-                report(f"[{time.monotonic() - begin_seconds:6.1f} s] {text}")
+            report(f"[{time.monotonic() - begin_seconds:6.1f} s] {text}")
 
         machine.check_platform()
         machine.check_programs()
@@ -119,21 +112,21 @@ class DevCluster:
         shutil.rmtree(self._layout.folder)
         return True
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+    # `input` shadows the builtin in these three: it is subprocess's name for the same thing.
+
+    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float | None = None) -> str:  # noqa: A002
         """Output of kubectl on this cluster. A failure is a DevClusterError with what kubectl said."""
-        return _output(
-            self.command("kubectl", *arguments), environment=self.environment(), stdin=stdin, timeout_seconds=timeout_seconds
-        )
+        command = [str(self.program("kubectl")), *arguments]
+        return _output(command, environment=self.environment(), stdin=input, timeout_seconds=timeout_seconds)
 
-    def helm(self, *arguments: str, stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+    def helm(self, *arguments: str, input: str | None = None, timeout_seconds: float | None = None) -> str:  # noqa: A002
         """Output of helm on this cluster."""
-        return _output(
-            self.command("helm", *arguments), environment=self.environment(), stdin=stdin, timeout_seconds=timeout_seconds
-        )
+        command = [str(self.program("helm")), *arguments]
+        return _output(command, environment=self.environment(), stdin=input, timeout_seconds=timeout_seconds)
 
-    def exec(self, command: Sequence[str | Path], *, stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+    def exec(self, command: Sequence[str | Path], *, input: str | None = None, timeout_seconds: float | None = None) -> str:  # noqa: A002
         """Output of a program that runs inside of the box, in the present folder: Services and pods have addresses there."""
-        return _output(self.inner_command(command), environment=dict(os.environ), stdin=stdin, timeout_seconds=timeout_seconds)
+        return _output(self.inner_command(command), environment=dict(os.environ), stdin=input, timeout_seconds=timeout_seconds)
 
     def load(self, *archives: str | Path) -> list[str]:
         """Imports OCI or docker archives into the node; gives the images' references."""
@@ -210,8 +203,7 @@ class DevCluster:
 
     def forwards(self) -> list[Forward]:
         """The forwarded ports that work now."""
-        found = [_read_forward(path) for path in sorted(self._layout.forwards.glob("*.json"))]
-        return [forward for forward in found if forward.process.is_alive()]
+        return live_forwards(self._layout)
 
     def log_file(self, component: str) -> Path:
         path = self._layout.log_of(component)
@@ -223,10 +215,10 @@ class DevCluster:
     def log_names(self) -> list[str]:
         return sorted(path.stem for path in self._layout.logs.glob("*.log"))
 
-    def command(self, program: str, *arguments: str) -> list[str]:
-        """A command line for one of the cluster's own programs outside of the box; run it with `environment()`."""
-        self._pid_one()
-        return [str(self._layout.bin / program), *arguments]
+    def program(self, name: str) -> Path:
+        """Path of one of the cluster's own programs, such as kubectl; run it with `environment()`."""
+        self._pid_one()  # says so when the cluster is not up
+        return self._layout.bin / name
 
     def environment(self) -> dict[str, str]:
         """The environment for kubectl, helm and other clients outside of the box."""
@@ -262,10 +254,11 @@ class DevCluster:
         self._layout.folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._layout.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DevClusterError(f"cluster {self.name} is being brought up by another process; wait for it") from None
             yield
-        except BlockingIOError:
-            raise DevClusterError(f"cluster {self.name} is being brought up by another process; wait for it") from None
         finally:
             os.close(descriptor)
             if self._layout.folder.exists() and not any(self._layout.folder.iterdir()):
@@ -290,7 +283,7 @@ class DevCluster:
         )
         identity.write(layout.box_file)
 
-    def _follow(self, *, report: Report | None) -> None:
+    def _follow(self, *, report: Report) -> None:
         """Passes the box's timeline on until it is ready."""
         layout = self._layout
         deadline = time.monotonic() + _UP_SECONDS
@@ -298,8 +291,7 @@ class DevCluster:
             while True:
                 is_ready = layout.ready_file.exists()  # before the last look at the timeline, so that no line is missed
                 for line in timeline:
-                    if report:
-                        report(line.rstrip())
+                    report(line.rstrip())
                 if is_ready:
                     return
                 if self._box() is None:
@@ -367,51 +359,13 @@ class DevCluster:
 
     def _forward_api(self) -> None:
         """The API server's port, and the kubeconfig that names it."""
-        earlier = self._layout.forwards / f"{_API_FORWARD}.json"
-        port = (
-            _read_forward(earlier).listen_port if earlier.exists() else 0
-        )  # the same one again, so that copies of the kubeconfig hold
+        port = last_port(self._layout, name=_API_FORWARD)
         forward = self._forward(_API_FORWARD, address="127.0.0.1", port=API_PORT, listen_port=port)
         write_kubeconfig(self.kubeconfig, server=f"https://127.0.0.1:{forward.listen_port}", client="admin", layout=self._layout)
 
     def _forward(self, name: str, *, address: str, port: int, listen_port: int) -> Forward:
-        pid_one = self._pid_one()
-        known = next((forward for forward in self.forwards() if forward.name == name), None)
-        if known and known.address == address and listen_port in {0, known.listen_port}:
-            return known
-        if known:
-            processes.end(known.process)
-        try:
-            listener = socket.create_server(("127.0.0.1", listen_port))
-        except OSError as error:
-            raise DevClusterError(
-                f"port {listen_port} of 127.0.0.1 cannot be used ({error.strerror}); choose another with --listen"
-            ) from error
-        with listener:
-            number = listener.getsockname()[1]
-            process = processes.start_daemon(
-                [
-                    sys.executable,
-                    "-m",
-                    "tools.devcluster.forwarder",
-                    str(listener.fileno()),
-                    str(pid_one.pid),
-                    address,
-                    str(port),
-                ],
-                log=self._layout.log_of("forwarder"),
-                pid_file=self._layout.folder / f"forward-{number}.pid",
-                environment={"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
-                pass_fds=(listener.fileno(),),
-            )
-        forward = Forward(name=name, listen_port=number, address=address, port=port, process=process)
-        (self._layout.forwards / f"{name}.json").write_text(json.dumps(asdict(forward)))
-        return forward
-
-
-def _read_forward(path: Path) -> Forward:
-    document = json.loads(path.read_text())
-    return Forward(**{**document, "process": ProcessIdentity(**document["process"])})
+        pid = self._pid_one().pid
+        return open_forward(layout=self._layout, box_pid=pid, name=name, address=address, port=port, listen_port=listen_port)
 
 
 def _output(command: Sequence[str], *, environment: Mapping[str, str], stdin: str | None, timeout_seconds: float | None) -> str:
