@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hisparse_operator.api.spec import HiSparseDeploymentSpec, Toleration
 from hisparse_operator.planning.facts import NodeFacts, Taint
@@ -9,6 +10,15 @@ from hisparse_operator.planning.plan import Infeasible, InfeasibleReason
 
 # PreferNoSchedule only ranks nodes.
 _EXCLUDING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Obstacle:
+    """What keeps a pod off a node ("1 has 8 of 16", "2 have 8 of 16"), and what would help."""
+
+    one: str
+    several: str
+    step: str
 
 
 def eligible_nodes(spec: HiSparseDeploymentSpec, nodes: Sequence[NodeFacts]) -> tuple[NodeFacts, ...]:
@@ -21,12 +31,11 @@ def eligible_nodes(spec: HiSparseDeploymentSpec, nodes: Sequence[NodeFacts]) -> 
         raise Infeasible(
             InfeasibleReason.NO_ELIGIBLE_NODE, "0 nodes: the cluster has none; add a node, or let the operator list nodes"
         )
+    counts = Counter(obstacle for obstacle in obstacles.values() if obstacle is not None)
     # most frequent first, then by text, so that the message is the same each time
-    counted = sorted(
-        Counter(obstacle for obstacle in obstacles.values() if obstacle is not None).items(), key=lambda item: (-item[1], item[0])
-    )
-    out = ", ".join(f"{count} {what}" for (what, _), count in counted)
-    steps = "; ".join(dict.fromkeys(step for (_, step), _ in counted))
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0].one))
+    out = ", ".join(f"{count} {obstacle.one if count == 1 else obstacle.several}" for obstacle, count in ranked)
+    steps = "; ".join(dict.fromkeys(obstacle.step for obstacle, _ in ranked))
     noun = "node" if len(nodes) == 1 else "nodes"
     raise Infeasible(InfeasibleReason.NO_ELIGIBLE_NODE, f"{len(nodes)} {noun}: {out}. Next: {steps}")
 
@@ -46,21 +55,23 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and (toleration.value or "") == taint.value
 
 
-def _obstacle(spec: HiSparseDeploymentSpec, node: NodeFacts) -> tuple[str, str] | None:
-    """What keeps a pod off the node, and what would help; None when nothing does. The first obstacle counts."""
+def _obstacle(spec: HiSparseDeploymentSpec, node: NodeFacts) -> _Obstacle | None:
+    """The first thing that keeps a pod off the node; None when nothing does."""
     if not node.ready:
-        return "not ready", "see `kubectl describe node`"
+        return _Obstacle(one="is not ready", several="are not ready", step="see `kubectl describe node`")
     if node.unschedulable:
-        return "cordoned", "`kubectl uncordon` a node"
+        return _Obstacle(one="is cordoned", several="are cordoned", step="`kubectl uncordon` a node")
     labels = dict(node.labels)
-    missing = [f"{key}={value}" for key, value in sorted(spec.node_selector.items()) if labels.get(key) != value]
+    missing = ", ".join(f"{key}={value}" for key, value in sorted(spec.node_selector.items()) if labels.get(key) != value)
     if missing:
-        return f"without label {', '.join(missing)}", "label a node or change spec.nodeSelector"
+        step = "label a node or change spec.nodeSelector"
+        return _Obstacle(one=f"lacks label {missing}", several=f"lack label {missing}", step=step)
     for taint in node.taints:
         if taint.effect in _EXCLUDING_EFFECTS and not tolerates(spec.tolerations, taint):
             text = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-            return f"with taint {text} that is not tolerated", "add it to spec.tolerations or remove the taint"
+            what = f"taint {text} that is not tolerated"
+            return _Obstacle(one=f"has {what}", several=f"have {what}", step="add it to spec.tolerations or remove the taint")
     if node.allocatable_gpus < spec.engine.gpus:
-        found = f"has {node.allocatable_gpus} nvidia.com/gpu of {spec.engine.gpus} needed"
-        return found, "lower spec.engine.gpus or add a node with enough GPUs"
+        what = f"{node.allocatable_gpus} nvidia.com/gpu of {spec.engine.gpus} needed"
+        return _Obstacle(one=f"has {what}", several=f"have {what}", step="lower spec.engine.gpus or add a node with enough GPUs")
     return None

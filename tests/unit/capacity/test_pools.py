@@ -92,7 +92,8 @@ def test_a_small_device_pool_says_what_it_holds_and_both_ways_out() -> None:
         _check_device(1 << 20, max_model_len=4096)
     assert str(caught.value) == (
         "device pool 1.0 MiB has 85 blocks of 12.0 KiB; one request of maxModelLen 4,096 needs 284 (256 for indexer pages, 27"
-        " for resident pages and a hot region, the null block): raise engine.gpuKVCache to at least 3489792 or lower maxModelLen to 912"
+        " for resident pages and a hot region, the null block): raise engine.gpuKVCache to at least 3489792 or lower"
+        " maxModelLen to 912"
     )
     assert caught.value.reason == "InsufficientDeviceMemory"
     _check_device(3489792, max_model_len=4096)
