@@ -47,6 +47,6 @@ lock: ## resolves pyproject.toml into requirements/*.txt (UPGRADE=1: newest vers
 	$(BOOTSTRAP) venv
 	@$(VENV) -m tools.bootstrap.lock $(if $(UPGRADE),--upgrade)
 
-clean: ## removes the virtual environment and the tools' caches; $${XDG_CACHE_HOME:-~/.cache}/hisparse keeps images and binaries
+clean: ## removes the virtual environment and the tools' caches; ~/.cache/hisparse keeps images and binaries
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,14 +7,14 @@ import tomllib
 from pathlib import Path
 
 from tools.bootstrap.failure import BootstrapError
+from tools.bootstrap.locked_install import PIP, install_locked
 from tools.bootstrap.process import run
 from tools.bootstrap.timeline import Timeline
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENVIRONMENT = REPOSITORY / ".venv"
 PYTHON = ENVIRONMENT / "bin" / "python"
-LOCKS = ("build", "dev")  # the build backend, so that the project is installed without a look at the index; everything else
-INSTALL = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
+LOCKED = ("build", "dev")  # the build backend, so that the project is installed without a look at the index; everything else
 
 
 def make_environment(*, timeline: Timeline) -> None:
@@ -28,19 +28,18 @@ def make_environment(*, timeline: Timeline) -> None:
             "virtual environment", f"{ENVIRONMENT.name}, Python {sys.version.split()[0]}, {_num_locked()} locked packages"
         ):
             run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT])
-            for name in LOCKS:
-                run([PYTHON, *INSTALL, "--require-hashes", "-r", REPOSITORY / "requirements" / f"{name}.txt"])
+            install_locked(PYTHON, [_lock(name) for name in LOCKED], uv_file=_lock("uv"), timeline=timeline)
             locked_stamp.write_text(locked, encoding="utf-8")
     if _read(project_stamp) != project:
         with timeline.step("project", "installed in place"):
-            run([PYTHON, *INSTALL, "--no-build-isolation", "--editable", REPOSITORY])
+            run([PYTHON, *PIP, "--no-build-isolation", "--editable", REPOSITORY])
             project_stamp.write_text(project, encoding="utf-8")
 
 
 def _locked_key() -> str:
     digest = hashlib.sha256(f"{sys.executable} {sys.version}".encode())
-    for name in LOCKS:
-        digest.update((REPOSITORY / "requirements" / f"{name}.txt").read_bytes())
+    for name in (*LOCKED, "uv"):
+        digest.update(_lock(name).read_bytes())
     return digest.hexdigest()
 
 
@@ -52,7 +51,11 @@ def _project_key() -> str:
 
 
 def _num_locked() -> int:
-    return sum((REPOSITORY / "requirements" / f"{name}.txt").read_text(encoding="utf-8").count("==") for name in LOCKS)
+    return sum(_lock(name).read_text(encoding="utf-8").count("==") for name in LOCKED)
+
+
+def _lock(name: str) -> Path:
+    return REPOSITORY / "requirements" / f"{name}.txt"
 
 
 def _read(stamp: Path) -> str:
