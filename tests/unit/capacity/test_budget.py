@@ -36,10 +36,13 @@ DEVICE_POOL_BYTES = 8 * MIB
 def test_small_pools_have_fixed_slack_and_headroom() -> None:
     needs = pod_memory(282 * MIB, 94 * MIB, device_pool_bytes=8 * MIB)
     assert needs.shm_bytes == (282 + 94 + 64) * MIB
-    assert needs.memory_bytes == (440 + 512 + 8 + 64) * MIB
+    assert needs.memory_bytes == (440 + 192 + 8 + 64) * MIB
     assert needs.arithmetic == (
         "shared memory: 282.0 MiB host pool + 94.0 MiB offload + 64.0 MiB slack = 440.0 MiB",
-        "memory of one pod: 440.0 MiB shared memory + 512.0 MiB working set + 8.0 MiB device pool + 64.0 MiB headroom = 1.00 GiB",
+        (
+            "memory of one pod: 440.0 MiB shared memory + 192.0 MiB working set + 8.0 MiB device pool"
+            " + 64.0 MiB headroom = 704.0 MiB"
+        ),
     )
 
 
@@ -47,41 +50,41 @@ def test_large_pools_have_slack_and_headroom_in_proportion() -> None:
     needs = pod_memory(384 * GIB, 128 * GIB, device_pool_bytes=0)
     # 2 % of 512 GiB is 10,485.76 MiB, rounded up to whole MiB in the sum
     assert needs.shm_bytes == (512 * 1024 + 10486) * MIB
-    # 3 % of 534,774 MiB of shared memory and 512 MiB of working set is 16,058.58 MiB
-    assert needs.memory_bytes == (534774 + 512 + 16059) * MIB
+    # 3 % of 534,774 MiB of shared memory and 192 MiB of working set is 16,048.98 MiB
+    assert needs.memory_bytes == (534774 + 192 + 16049) * MIB
 
 
-def test_one_gibibyte_splits_into_tiers_of_the_same_number_of_tokens() -> None:
-    budget = _split(GIB)
-    # 1024 - 512 working set - 8 device pool - 64 headroom - 64 slack = 376 MiB = 24,064 pairs of 16 KiB
-    assert budget == (282 * MIB, 94 * MIB, GIB)
+def test_a_budget_splits_into_tiers_of_the_same_number_of_tokens() -> None:
+    budget = _split(704 * MIB)
+    # 704 - 192 working set - 8 device pool - 64 headroom - 64 slack = 376 MiB = 24,064 pairs of 16 KiB
+    assert budget == (282 * MIB, 94 * MIB, 704 * MIB)
 
 
 def test_a_given_host_pool_stays_and_the_offload_tier_matches_it() -> None:
-    assert _split(GIB, host_pool_bytes=120 * MIB) == (120 * MIB, 40 * MIB, 808 * MIB)
+    assert _split(704 * MIB, host_pool_bytes=120 * MIB) == (120 * MIB, 40 * MIB, 488 * MIB)
 
 
 def test_a_given_host_pool_leaves_the_offload_tier_what_is_left_when_memory_is_short() -> None:
-    assert _split(GIB, host_pool_bytes=360 * MIB) == (360 * MIB, 16 * MIB, GIB)
+    assert _split(704 * MIB, host_pool_bytes=360 * MIB) == (360 * MIB, 16 * MIB, 704 * MIB)
 
 
 def test_a_given_offload_tier_stays_and_the_host_pool_takes_the_rest() -> None:
-    assert _split(GIB, cpu_bytes_to_use=16 * MIB) == (360 * MIB, 16 * MIB, GIB)
+    assert _split(704 * MIB, cpu_bytes_to_use=16 * MIB) == (360 * MIB, 16 * MIB, 704 * MIB)
 
 
 def test_two_given_tiers_stay_as_they_are() -> None:
     # not a multiple of any page
-    assert _split(GIB, host_pool_bytes=100_000_001, cpu_bytes_to_use=7) == (100_000_001, 7, 744 * MIB)
+    assert _split(704 * MIB, host_pool_bytes=100_000_001, cpu_bytes_to_use=7) == (100_000_001, 7, 424 * MIB)
 
 
 def test_a_budget_below_the_smallest_pod_is_refused_with_its_arithmetic() -> None:
     with pytest.raises(HostMemoryError) as caught:
-        _split(600 * MIB)
+        _split(300 * MIB)
     # 258 pages: 3,096 KiB and 1,032 KiB, with 64 MiB of slack 69 MiB
     assert str(caught.value).startswith(
-        "one pod needs at least 653.0 MiB (shared memory: 3.0 MiB host pool + 1.0 MiB offload + 64.0 MiB slack = 69.0 MiB; "
+        "one pod needs at least 333.0 MiB (shared memory: 3.0 MiB host pool + 1.0 MiB offload + 64.0 MiB slack = 69.0 MiB; "
     )
-    assert "has 600.0 MiB: give it more memory, or lower maxModelLen" in str(caught.value)
+    assert "has 300.0 MiB: give it more memory, or lower maxModelLen" in str(caught.value)
 
 
 def test_a_given_host_pool_that_holds_no_request_is_refused_before_memory_is_looked_at() -> None:
@@ -156,7 +159,7 @@ def test_at01_pools_fit_into_shared_memory_and_shared_memory_into_the_limit(
 ) -> None:
     needs = pod_memory(host_pool_bytes, cpu_bytes_to_use, device_pool_bytes=device_pool_bytes)
     assert host_pool_bytes + cpu_bytes_to_use + 64 * MIB <= needs.shm_bytes
-    assert needs.shm_bytes + 512 * MIB + device_pool_bytes + 64 * MIB <= needs.memory_bytes
+    assert needs.shm_bytes + 192 * MIB + device_pool_bytes + 64 * MIB <= needs.memory_bytes
     assert needs.shm_bytes % MIB == 0
     assert needs.memory_bytes % MIB == 0
 

@@ -17,8 +17,8 @@ MODEL_CONFIG = {
     "index_topk": 64,
     "max_position_embeddings": 8192,
 }
-# What the smallest pod of the sample spec needs: 64 + 5 MiB of shared memory, 512 working set, 8 device pool, 64 headroom.
-SMALLEST_POD_BYTES = 653 * MIB
+# What the smallest pod of the sample spec needs: 64 + 5 MiB of shared memory, 192 working set, 8 device pool, 64 headroom.
+SMALLEST_POD_BYTES = 333 * MIB
 
 
 def sample_spec(

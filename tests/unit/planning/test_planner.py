@@ -14,9 +14,9 @@ OWN = "team/agents"
 
 
 def test_one_pod_on_one_node_gets_what_the_bound_allows() -> None:
-    settled = plan(sample_spec(host_memory_max="1Gi"), deployment=OWN, nodes=[sample_node()], pods=[])
-    memory_sum = "440.0 MiB shared memory + 512.0 MiB working set + 8.0 MiB device pool + 64.0 MiB headroom"
-    # 1024 MiB - 512 working set - 8 device pool - 64 headroom - 64 slack = 376 MiB = 24,064 pages of 12 + 4 KiB
+    settled = plan(sample_spec(host_memory_max="704Mi"), deployment=OWN, nodes=[sample_node()], pods=[])
+    memory_sum = "440.0 MiB shared memory + 192.0 MiB working set + 8.0 MiB device pool + 64.0 MiB headroom"
+    # 704 MiB - 192 working set - 8 device pool - 64 headroom - 64 slack = 376 MiB = 24,064 pages of 12 + 4 KiB
     assert settled == Plan(
         node="node-a",
         eligible_nodes=1,
@@ -27,17 +27,17 @@ def test_one_pod_on_one_node_gets_what_the_bound_allows() -> None:
         gpu_kv_bytes=8 * MIB,
         device_buffer_rows=128,
         shm_bytes=440 * MIB,
-        memory_bytes=GIB,
+        memory_bytes=704 * MIB,
         host_pool_tokens=24_063 * 16,
         device_pool_tokens=340 * 16,
         arithmetic=(
             "node node-a: 16.00 GiB allocatable - 0 B requested by other pods = 16.00 GiB",
             "1 pod spread over 1 node: node-a decides with 1 of them, 16.00 GiB / 1 = 16.00 GiB for one pod",
-            "hostMemory.max: 1.00 GiB of that for one pod",
+            "hostMemory.max: 704.0 MiB of that for one pod",
             "host pool: 282.0 MiB tuned, 24,064 blocks of 12.0 KiB, 385,008 tokens",
             "offload: 94.0 MiB tuned, 24,064 blocks of 4.0 KiB, 385,008 tokens",
             "shared memory: 282.0 MiB host pool + 94.0 MiB offload + 64.0 MiB slack = 440.0 MiB",
-            f"memory of one pod: {memory_sum} = 1.00 GiB",
+            f"memory of one pod: {memory_sum} = 704.0 MiB",
         ),
     )
 
@@ -100,8 +100,8 @@ def test_no_replicas_are_planned_as_one() -> None:
 def test_at05_given_sizes_are_taken_as_they_are() -> None:
     settled = plan(sample_spec(host_pool_gib=0.5, cpu_bytes_to_use="100M"), deployment=OWN, nodes=[sample_node()], pods=[])
     assert (settled.host_pool_bytes, settled.cpu_bytes_to_use) == (512 * MIB, 100_000_000)
-    # 512 + 95.37 + 64 MiB, then 512 + 8 + 64 MiB
-    assert (settled.shm_bytes, settled.memory_bytes) == (672 * MIB, 1256 * MIB)
+    # 512 + 95.37 + 64 MiB, then 192 + 8 + 64 MiB
+    assert (settled.shm_bytes, settled.memory_bytes) == (672 * MIB, 936 * MIB)
 
 
 def test_at05_a_pool_larger_than_any_node_is_refused_with_what_would_fit() -> None:
@@ -111,14 +111,14 @@ def test_at05_a_pool_larger_than_any_node_is_refused_with_what_would_fit() -> No
     message = caught.value.message
     assert caught.value.reason == "InsufficientHostMemory"
     assert message.startswith(
-        "1 pod needs at least 101.38 GiB (shared memory: 96.00 GiB host pool + 8.0 KiB offload + 1.92 GiB slack"
+        "1 pod needs at least 101.06 GiB (shared memory: 96.00 GiB host pool + 8.0 KiB offload + 1.92 GiB slack"
     )
     assert (
         "the roomiest of 2 eligible nodes has 15.00 GiB left (node node-b: 16.00 GiB allocatable - 1.00 GiB requested" in message
     )
-    assert "Next: hiSparse.hostPoolGiB 10.3343 with an offload tier of 3.44 GiB would fit there" in message
-    # 15,360 MiB / 1.03 - 520 = 14,392 MiB of shared memory, / 1.02 = 14,109.8 MiB of pools, three quarters for KV; and it fits:
-    fitting = sample_spec(host_pool_gib=10.3343)
+    assert "Next: hiSparse.hostPoolGiB 10.564 with an offload tier of 3.52 GiB would fit there" in message
+    # 15,360 MiB / 1.03 - 200 = 14,712 MiB of shared memory, / 1.02 = 14,423.5 MiB of pools, three quarters for KV; and it fits:
+    fitting = sample_spec(host_pool_gib=10.564)
     assert plan(fitting, deployment=OWN, nodes=nodes, pods=[sample_pod("node-b", memory_bytes=GIB)]).node == "node-b"
 
 
@@ -126,19 +126,19 @@ def test_too_many_given_pods_are_refused_with_how_many_fit() -> None:
     spec = sample_spec(replicas=9, host_pool_gib=2, cpu_bytes_to_use="1Gi")
     with pytest.raises(Infeasible) as caught:
         plan(spec, deployment=OWN, nodes=[sample_node("node-a"), sample_node("node-b")], pods=[])
-    # 3 GiB + 64 MiB of shared memory, 512 + 8 MiB and 3 % of it all: 3.68 GiB, four to a node
+    # 3 GiB + 64 MiB of shared memory, 192 + 8 MiB and 3 % of it all: 3.36 GiB, four to a node
     assert caught.value.reason == "InsufficientHostMemory"
-    assert "each of 9 pods needs at least 3.68 GiB" in caught.value.message
+    assert "each of 9 pods needs at least 3.36 GiB" in caught.value.message
     assert "there is room for 8" in caught.value.message
     assert "lower spec.replicas to 8" in caught.value.message
 
 
 def test_a_bound_below_the_smallest_pod_is_refused() -> None:
-    with pytest.raises(Infeasible, match=r"hostMemory\.max is 652\.0 MiB and one pod needs at least 653\.0 MiB") as caught:
-        plan(sample_spec(host_memory_max="652Mi"), deployment=OWN, nodes=[sample_node()], pods=[])
+    with pytest.raises(Infeasible, match=r"hostMemory\.max is 332\.0 MiB and one pod needs at least 333\.0 MiB") as caught:
+        plan(sample_spec(host_memory_max="332Mi"), deployment=OWN, nodes=[sample_node()], pods=[])
     assert caught.value.reason == "InsufficientHostMemory"
     assert (
-        plan(sample_spec(host_memory_max="653Mi"), deployment=OWN, nodes=[sample_node()], pods=[]).memory_bytes
+        plan(sample_spec(host_memory_max="333Mi"), deployment=OWN, nodes=[sample_node()], pods=[]).memory_bytes
         == SMALLEST_POD_BYTES
     )
 
@@ -208,14 +208,14 @@ def test_a_tampered_plan_is_refused(change: dict[str, object]) -> None:
 
 
 def test_a_plan_shows_in_the_status() -> None:
-    settled = plan(sample_spec(host_memory_max="1Gi"), deployment=OWN, nodes=[sample_node()], pods=[])
+    settled = plan(sample_spec(host_memory_max="704Mi"), deployment=OWN, nodes=[sample_node()], pods=[])
     status = settled.to_status()
     assert isinstance(status, PlanStatus)
     assert (status.node, status.host_pool_bytes, status.cpu_bytes_to_use, status.memory_bytes) == (
         "node-a",
         282 * MIB,
         94 * MIB,
-        GIB,
+        704 * MIB,
     )
     assert status.arithmetic == list(settled.arithmetic)
 
@@ -224,7 +224,7 @@ def given_pod_bytes(host_pool_gib: float) -> int:
     """The smallest pod with a given host pool: an offload tier of two indexer pages."""
     pools = int(host_pool_gib * GIB) + 2 * 4096
     shm = -(-(pools + max(64 * MIB, pools // 50)) // MIB) * MIB
-    used = shm + 520 * MIB
+    used = shm + 200 * MIB
     return -(-(used + max(64 * MIB, used * 3 // 100)) // MIB) * MIB
 
 
