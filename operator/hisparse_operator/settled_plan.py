@@ -16,8 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 def spec_hash(owner: HiSparseDeployment) -> str:
-    """Hash of all that a plan depends on in the spec. Replicas are left out: scaling must not restart running pods."""
-    return digest(owner.spec.model_dump(mode="json", by_alias=True, exclude={"replicas"}))
+    """Hash of all that a plan depends on in the spec.
+
+    Replicas are left out: scaling must not restart running pods. So are fields at their default: one that a newer operator
+    adds must not drop the plans that are settled.
+    """
+    return digest(owner.spec.model_dump(mode="json", by_alias=True, exclude={"replicas"}, exclude_defaults=True))
 
 
 def write(plan: Plan, *, owner: HiSparseDeployment) -> str:
