@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tools.devcluster.api_probe import ApiProbe
 from tools.devcluster.configuration import components, write_configuration
+from tools.devcluster.environment import inner_environment
 from tools.devcluster.layout import CONTAINERD_SOCKET, NODE_IP, SERVICE_NET, Layout
 from tools.devcluster.machine import cni_folder, search_path
 from tools.devcluster.supervisor import Supervisor
@@ -93,27 +94,6 @@ def bring_up(layout: Layout, *, supervisor: Supervisor, pause_archive: Path, mar
     mark(f"node {layout.node_name} Ready")
     supervisor.run_until(probe.has_default_service_account)
     mark("default service account there: pods can be made")
-
-
-def inner_environment(layout: Layout) -> dict[str, str]:
-    """For everything that runs inside of the box."""
-    return {
-        **os.environ,
-        "PATH": f"{layout.bin}:{search_path()}",
-        "KUBECONFIG": str(layout.inner_kubeconfig),
-        **kubectl_environment(layout),
-    }
-
-
-def kubectl_environment(layout: Layout) -> dict[str, str]:
-    """kubectl and helm keep their caches with the cluster and read no preferences of the user."""
-    return {
-        "KUBERC": "off",
-        "KUBECACHEDIR": str(layout.folder / "kubectl-cache"),
-        "HELM_CACHE_HOME": str(layout.folder / "helm" / "cache"),
-        "HELM_CONFIG_HOME": str(layout.folder / "helm" / "config"),
-        "HELM_DATA_HOME": str(layout.folder / "helm" / "data"),
-    }
 
 
 def _accepts(path: Path) -> bool:

@@ -78,7 +78,8 @@ def _down(cluster: DevCluster, _: argparse.Namespace) -> None:
 
 def _status(cluster: DevCluster, _: argparse.Namespace) -> int:
     if not cluster.is_up():
-        print_line(f"cluster {cluster.name} is not up")
+        left = "; its box has died or is being brought up, see logs" if cluster.folder.exists() else ""
+        print_line(f"cluster {cluster.name} is not up{left}")
         return 1
     print_line(f"cluster {cluster.name} is up; KUBECONFIG={cluster.kubeconfig}")
     for name, state in cluster.components().items():

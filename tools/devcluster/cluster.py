@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tools.devcluster import cgroups, machine, processes
 from tools.devcluster.binaries import link_programs, program_paths
-from tools.devcluster.box import inner_environment, kubectl_environment
 from tools.devcluster.certificates import make_certificates, write_kubeconfig
 from tools.devcluster.configuration import COMPONENT_NAMES
+from tools.devcluster.environment import inner_environment, outer_environment
 from tools.devcluster.failure import DevClusterError
 from tools.devcluster.forwards import Forward, last_port, live_forwards, open_forward
 from tools.devcluster.layout import API_PORT, GPU_RESOURCE, REPOSITORY, clusters_folder, layout_of
@@ -222,7 +222,7 @@ class DevCluster:
 
     def environment(self) -> dict[str, str]:
         """The environment for kubectl, helm and other clients outside of the box."""
-        return {**os.environ, **kubectl_environment(self._layout), "KUBECONFIG": str(self.kubeconfig)}
+        return outer_environment(self._layout)
 
     def inner_command(self, command: Sequence[str | Path]) -> list[str]:
         """A command line that runs `command` inside of the box, with the cluster's programs on PATH."""

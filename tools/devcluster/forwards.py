@@ -31,7 +31,9 @@ def open_forward(*, layout: Layout, box_pid: int, name: str, address: str, port:
     if known and known.address == address and listen_port in {0, known.listen_port}:
         return known
     if known:
-        processes.end(known.process)
+        listen_port = listen_port or known.listen_port
+        if listen_port == known.listen_port:
+            processes.end(known.process)  # otherwise it works on until the new port is ours
     # The socket is made here: a port that is taken is an error of this call, and connections queue until the process accepts.
     try:
         listener = socket.create_server((_HOST, listen_port))
@@ -49,6 +51,8 @@ def open_forward(*, layout: Layout, box_pid: int, name: str, address: str, port:
             environment={"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
             pass_fds=(listener.fileno(),),
         )
+    if known:
+        processes.end(known.process)
     forward = Forward(name=name, listen_port=number, address=address, port=port, process=process)
     (layout.forwards / f"{name}.json").write_text(json.dumps(asdict(forward)))
     return forward

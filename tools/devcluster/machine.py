@@ -31,6 +31,7 @@ CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 DEBIAN_PACKAGES = tuple(sorted({*PACKAGE_OF_PROGRAM.values(), CNI_PACKAGE}))
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+_SYSCTL_ROOT = Path("/proc/sys")
 # Machine-wide settings that the kubelet writes at its start.
 _SYSCTLS = (
     "vm/overcommit_memory",
@@ -108,18 +109,19 @@ def machine_lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def keep_settings(name: str, *, folder: Path) -> None:
+def keep_settings(name: str, *, folder: Path, root: Path = _SYSCTL_ROOT) -> None:
     """Notes the settings before the first cluster changes them; `folder` is that of all clusters."""
     with machine_lock(folder):
-        users, settings = _read_kept(folder) or ([], _read_settings())
+        users, settings = _read_kept(folder) or ([], _read_settings(root))
         _write_kept(folder, users=sorted({*users, name}), settings=settings)
 
 
-def restore_settings(name: str, *, folder: Path) -> None:
+def restore_settings(name: str, *, folder: Path, root: Path = _SYSCTL_ROOT) -> None:
     """Puts the settings back with the last cluster that used them."""
     with machine_lock(folder):
         kept = _read_kept(folder)
         if kept is None:
+            _kept_file(folder).unlink(missing_ok=True)
             return
         users, settings = kept
         users = [user for user in users if user != name and (folder / user).is_dir()]
@@ -127,7 +129,7 @@ def restore_settings(name: str, *, folder: Path) -> None:
             _write_kept(folder, users=users, settings=settings)
             return
         for key, value in settings.items():
-            path = Path("/proc/sys") / key
+            path = root / key
             if path.read_text().strip() != value:
                 path.write_text(value)
         _kept_file(folder).unlink()
@@ -137,8 +139,8 @@ def _kept_file(folder: Path) -> Path:
     return folder / "machine-settings.json"
 
 
-def _read_settings() -> dict[str, str]:
-    return {key: path.read_text().strip() for key in _SYSCTLS if (path := Path("/proc/sys") / key).exists()}
+def _read_settings(root: Path) -> dict[str, str]:
+    return {key: path.read_text().strip() for key in _SYSCTLS if (path := root / key).exists()}
 
 
 def _read_kept(folder: Path) -> tuple[list[str], dict[str, str]] | None:
