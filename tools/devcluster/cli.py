@@ -58,7 +58,7 @@ def _become(cluster: DevCluster, action: str, passed: list[str]) -> NoReturn:
             raise DevClusterError("exec needs a command, for example: exec ip address")
         command, environment = cluster.inner_command(passed), dict(os.environ)
     else:
-        command, environment = [str(cluster.program(action)), *passed], cluster.environment()
+        command, environment = cluster.command(action, *passed), cluster.environment()
     os.execvpe(command[0], command, environment)  # noqa: S606  no shell is wanted
 
 

@@ -116,13 +116,15 @@ class DevCluster:
 
     def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float | None = None) -> str:  # noqa: A002
         """Output of kubectl on this cluster. A failure is a DevClusterError with what kubectl said."""
-        command = [str(self.program("kubectl")), *arguments]
-        return _output(command, environment=self.environment(), stdin=input, timeout_seconds=timeout_seconds)
+        return _output(
+            self.command("kubectl", *arguments), environment=self.environment(), stdin=input, timeout_seconds=timeout_seconds
+        )
 
     def helm(self, *arguments: str, input: str | None = None, timeout_seconds: float | None = None) -> str:  # noqa: A002
         """Output of helm on this cluster."""
-        command = [str(self.program("helm")), *arguments]
-        return _output(command, environment=self.environment(), stdin=input, timeout_seconds=timeout_seconds)
+        return _output(
+            self.command("helm", *arguments), environment=self.environment(), stdin=input, timeout_seconds=timeout_seconds
+        )
 
     def exec(self, command: Sequence[str | Path], *, input: str | None = None, timeout_seconds: float | None = None) -> str:  # noqa: A002
         """Output of a program that runs inside of the box, in the present folder: Services and pods have addresses there."""
@@ -219,6 +221,10 @@ class DevCluster:
         """Path of one of the cluster's own programs, such as kubectl; run it with `environment()`."""
         self._pid_one()  # says so when the cluster is not up
         return self._layout.bin / name
+
+    def command(self, program: str, *arguments: str) -> list[str]:
+        """A command line for one of the cluster's own programs outside of the box; run it with `environment()`."""
+        return [str(self.program(program)), *arguments]
 
     def environment(self) -> dict[str, str]:
         """The environment for kubectl, helm and other clients outside of the box."""
