@@ -61,7 +61,7 @@ def _number(environment: Mapping[str, str], name: str, *, default: float, smalle
 
 
 def _port(environment: Mapping[str, str], name: str, *, default: int) -> int:
-    value = _number(environment, name, default=default, smallest=1, largest=65535)
+    value = _number(environment, name, default=float(default), smallest=1, largest=65535)
     if not value.is_integer():
         raise SettingsError(f"{name} is {environment[name]!r}: use a whole number from 1 to 65535")
     return int(value)
