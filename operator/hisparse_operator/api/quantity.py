@@ -51,8 +51,8 @@ _SCHEMA: dict[str, Any] = {
     "x-kubernetes-int-or-string": True,
     "x-kubernetes-validations": [
         {
-            # Above zero means a digit above zero before the suffix. CEL's quantity() is kept away from what people write: rules run
-            # even where the pattern does not match, and quantity('1e999999999') holds the API server until the request times out.
+            # Above zero means a digit above zero before the suffix. CEL's quantity() is kept away from what people write: rules
+            # run even where the pattern does not match, and quantity('1e999999999') holds the API server until the time-out.
             "rule": "type(self) == int ? self > 0 : self.matches('^[0-9.]*[1-9]')",
             "message": "must be a quantity above zero, such as 512Mi, 1.5Gi or 1073741824",
             "reason": "FieldValueInvalid",
