@@ -49,7 +49,7 @@ class ModelGeometry:
 
     @property
     def device_block_bytes(self) -> int:
-        """A block of the device pool holds a resident page, a page of a hot region, or a page of indexer keys: the largest decides."""
+        """A block of the device pool holds a resident page, a page of a hot region or of indexer keys: the largest decides."""
         return max(self.host_page_bytes, self.indexer_page_bytes)
 
 
@@ -60,7 +60,9 @@ def read_geometry(config: Mapping[str, Any], *, page_tokens: int = 16) -> ModelG
     """
     topk_freq = config.get("index_topk_freq", 1)
     if topk_freq != 1:
-        raise ModelConfigError(f"index_topk_freq is {topk_freq!r}: layers that share an indexer are not supported yet; use 1 or leave it out")
+        raise ModelConfigError(
+            f"index_topk_freq is {topk_freq!r}: layers that share an indexer are not supported; use 1 or leave it out"
+        )
     return ModelGeometry(
         num_layers=_positive(config, "num_hidden_layers"),
         kv_lora_rank=_positive(config, "kv_lora_rank"),
@@ -74,7 +76,9 @@ def read_geometry(config: Mapping[str, Any], *, page_tokens: int = 16) -> ModelG
 
 def _positive(config: Mapping[str, Any], field: str) -> int:
     if field not in config:
-        raise ModelConfigError(f"config.json has no {field!r}: a sparse-MLA model with a lightning indexer (GLM-5.x, DeepSeek-V3.2) has one")
+        raise ModelConfigError(
+            f"config.json has no {field!r}: a sparse-MLA model with a lightning indexer (GLM-5.x, DeepSeek-V3.2) has one"
+        )
     value = config[field]
     # bool is an int in Python, not in config.json
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
