@@ -33,6 +33,8 @@ def main() -> None:
 async def _run(settings: Settings) -> bool:
     configuration = await load_configuration()
     stop = asyncio.Event()
+    # kopf calls itself after the user, even without peers; the numeric user of a container has no name to be found.
+    os.environ.setdefault("USER", "hisparse-operator")
     await kopf.operator(
         registry=registry(settings=settings, configuration=configuration, stop=stop),
         settings=kopf_settings(),

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -43,8 +44,9 @@ class Cluster:
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's name for it
         """Standard output; subprocess.CalledProcessError, with stderr, when kubectl fails."""
-        command = [str(self.box.program("kubectl")), "--kubeconfig", str(self.box.kubeconfig), *arguments]
-        return subprocess.run(command, input=input, capture_output=True, text=True, check=True, timeout=90).stdout
+        command = self.box.command("kubectl", *arguments)
+        environment = {**os.environ, **self.box.environment()}
+        return subprocess.run(command, env=environment, input=input, capture_output=True, text=True, check=True, timeout=90).stdout
 
     def apply(self, namespace: str, resource: dict[str, Any]) -> None:
         self.kubectl("-n", namespace, "apply", "-f", "-", input=yaml.safe_dump(resource))

@@ -3,8 +3,8 @@
 import json
 import subprocess
 import time
-import urllib.request
 
+import httpx
 import pytest
 
 from tests.cluster.kit import OPERATOR_NAMESPACE, Cluster, deployment, wait_until
@@ -54,14 +54,13 @@ def test_traffic_shows_on_the_object_within_thirty_seconds(operator: Cluster, na
     operator.apply(namespace, deployment("busy"))
     operator.wait_ready(namespace, "busy")
     port = operator.box.forward(namespace=namespace, service="busy", port=8000)
-    body = json.dumps({"model": "tiny", "prompt": [65] * 900, "max_tokens": 100}).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", body, {"Content-Type": "application/json"})
+    body = {"model": "tiny", "prompt": [65] * 900, "max_tokens": 100}
     seen = 0
     deadline = time.monotonic() + 30
     # the engine is fast, so requests follow each other until a look at the object meets one of them
     while not seen and time.monotonic() < deadline:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            assert json.load(response)["usage"]["completion_tokens"] == 100
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=60, trust_env=False).json()
+        assert answer["usage"]["completion_tokens"] == 100
         seen = operator.status(namespace, "busy")["residency"]["hostPool"]["usedBytes"]
     assert seen > 0
     wait_until(

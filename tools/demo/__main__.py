@@ -28,7 +28,7 @@ _CHART = _ROOT / "helm" / "hisparse-operator"
 _OPERATOR_NAMESPACE = "hisparse-system"
 _NAMESPACE = "default"
 _HTTP_PORT = 8000
-_AGENTS = 8
+_AGENTS = 16
 _LOOK_SECONDS = 3.0
 _READY_SECONDS = 180.0
 _DRAINED_SECONDS = 60.0
@@ -112,21 +112,25 @@ def _images(options: argparse.Namespace, cluster: Cluster, timeline: Timeline) -
 def _install(cluster: Cluster, timeline: Timeline, *, operator_image: str, engine_image: str) -> None:
     repository, _, tag = operator_image.rpartition(":")
     with timeline.step("install", f"helm chart into namespace {_OPERATOR_NAMESPACE}"):
-        cluster.helm(
-            *(
-                "upgrade",
-                "--install",
-                "hisparse",
-                str(_CHART),
-                "--namespace",
-                _OPERATOR_NAMESPACE,
-                "--create-namespace",
-                "--wait",
-                "--timeout",
-                "3m",
-            ),
-            *("--set", f"image.repository={repository}", "--set", f"image.tag={tag}", "--set", f"engine.image={engine_image}"),
-        )
+        try:
+            cluster.helm(
+                *("upgrade", "--install", "hisparse", str(_CHART), "--namespace", _OPERATOR_NAMESPACE, "--create-namespace"),
+                *(
+                    "--set",
+                    f"image.repository={repository}",
+                    "--set",
+                    f"image.tag={tag}",
+                    "--set",
+                    f"engine.image={engine_image}",
+                ),
+                *("--wait", "--timeout", "90s"),
+            )
+        except BootstrapError as error:
+            pods = cluster.kubectl("-n", _OPERATOR_NAMESPACE, "get", "pods", "-o", "wide")
+            logs = cluster.kubectl(
+                "-n", _OPERATOR_NAMESPACE, "logs", "-l", "app.kubernetes.io/name=hisparse-operator", "--tail=20"
+            )
+            raise BootstrapError(f"{error}\n{pods}\n{logs}") from error
 
 
 def _apply_example(cluster: Cluster, timeline: Timeline) -> tuple[str, str]:

@@ -37,8 +37,8 @@ class ContextCluster:
                 run(["minikube", "image", "load", str(archive)])
             else:
                 raise BootstrapError(
-                    f"context {self.context!r} is neither kind nor minikube, so images cannot be loaded into its nodes: push them to a"
-                    " registry that it reaches and name them: make demo CONTEXT=... OPERATOR_IMAGE=registry/operator:tag"
+                    f"context {self.context!r} is neither kind nor minikube, so images cannot be loaded into its nodes:"
+                    " push them to a registry that it reaches and name them: make demo CONTEXT=... OPERATOR_IMAGE=registry/operator:tag"
                     " ENGINE_IMAGE=registry/engine:tag"
                 )
 
