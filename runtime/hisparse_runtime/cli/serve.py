@@ -1,5 +1,6 @@
 """`hisparse serve`: the embedded engine behind an OpenAI-compatible API."""
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ import typer
 
 _GIB = 1 << 30
 _TERMINATION_LOG = Path("/dev/termination-log")
-# The model's products are small: more threads than one cost more than they give, and one keeps results the same on every machine size.
+# The model's products are small: more threads than one cost more than they give, and results must
+# not depend on the machine's size.
 _BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -29,12 +31,12 @@ def serve(
         int | None, typer.Option(min=1, max=32768, help="Rows of one request's hot region. Default: 2 x index_topk.")
     ] = None,
     max_queued_requests: Annotated[int, typer.Option(min=0, help="Most requests that wait; more are answered 503.")] = 256,
-    shutdown_timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds that running requests get to finish after SIGTERM.")
-    ] = 30,
+    shutdown_timeout: Annotated[float, typer.Option(min=0, help="Seconds that requests get to finish after SIGTERM.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random weights.")] = 0,
 ) -> None:
     """Serve a sparse-MLA model on the CPU with Hybrid HiSparse (random weights in the shapes of the config)."""
+    if not math.isfinite(host_pool_gib) or math.isnan(shutdown_timeout):
+        raise typer.BadParameter(f"--host-pool-gib {host_pool_gib}, --shutdown-timeout {shutdown_timeout}: a number is needed")
     for variable in _BLAS_VARIABLES:
         os.environ.setdefault(variable, "1")
     from hisparse_runtime.engine.build import EngineOptions  # noqa: PLC0415 - numpy reads the variables above when it is loaded

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from hisparse_runtime.engine.executor import Executor
 from hisparse_runtime.engine.loop import EngineLoop
-from hisparse_runtime.engine.memory import KvMemory
+from hisparse_runtime.engine.memory import KvMemory, PoolMemoryError
 from hisparse_runtime.engine.model import Model
 from hisparse_runtime.engine.model_config import ModelConfig
 from hisparse_runtime.engine.weights import make_weights
 from hisparse_runtime.geometry import ModelConfigError
-from hisparse_runtime.policy import plan_limits
+from hisparse_runtime.policy import Limits, plan_limits
 from hisparse_runtime.scheduling import Scheduler
 
 
@@ -29,42 +29,43 @@ class EngineOptions:
     shm_directory: Path = Path("/dev/shm")  # noqa: S108 - shared memory by design
 
 
-def build_scheduler(config: ModelConfig, options: EngineOptions) -> Scheduler:
+def build_limits(config: ModelConfig, options: EngineOptions) -> Limits:
     """Raises ModelConfigError or PoolTooSmallError."""
     longest = config.geometry.max_position_embeddings
     if options.max_model_len > longest:
         raise ModelConfigError(
-            f"--max-model-len {options.max_model_len} is more than the model's max_position_embeddings {longest}: lower it"
+            f"--max-model-len {options.max_model_len} exceeds the model's max_position_embeddings {longest}: lower it"
         )
-    return Scheduler(
-        plan_limits(
-            config.geometry,
-            gpu_kv_bytes=options.gpu_kv_bytes,
-            host_pool_bytes=options.host_pool_bytes,
-            cpu_bytes_to_use=options.cpu_bytes_to_use,
-            device_buffer_size=options.device_buffer_size,
-            max_model_len=options.max_model_len,
-            max_num_seqs=options.max_num_seqs,
-            max_num_batched_tokens=options.max_num_batched_tokens,
-        )
+    return plan_limits(
+        config.geometry,
+        gpu_kv_bytes=options.gpu_kv_bytes,
+        host_pool_bytes=options.host_pool_bytes,
+        cpu_bytes_to_use=options.cpu_bytes_to_use,
+        device_buffer_size=options.device_buffer_size,
+        max_model_len=options.max_model_len,
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
     )
 
 
-def build_executor(config: ModelConfig, options: EngineOptions, scheduler: Scheduler) -> Executor:
+def build_executor(config: ModelConfig, options: EngineOptions, limits: Limits) -> Executor:
     """Raises PoolMemoryError."""
-    return Executor(
-        model=Model(config, make_weights(config, seed=options.seed)),
-        memory=KvMemory(geometry=config.geometry, limits=scheduler.limits, shm_directory=options.shm_directory),
-        hot_rows=scheduler.limits.hot_rows,
-    )
+    try:
+        memory = KvMemory(geometry=config.geometry, limits=limits, shm_directory=options.shm_directory)
+        model = Model(config, make_weights(config, seed=options.seed))
+    except MemoryError as error:
+        raise PoolMemoryError(f"weights and device pool do not fit into memory: {error}; use a smaller model or pool") from error
+    return Executor(model=model, memory=memory, hot_rows=limits.hot_rows)
 
 
-def build_engine(config: ModelConfig, options: EngineOptions, *, on_failure: Callable[[], None]) -> EngineLoop:
+def build_engine(config: ModelConfig, options: EngineOptions, *, on_failure: Callable[[], object]) -> EngineLoop:
     """Raises ModelConfigError, PoolTooSmallError or PoolMemoryError."""
-    scheduler = build_scheduler(config, options)
+    limits = build_limits(config, options)
+    # Before the scheduler, whose tables have an entry per block: sizes that cannot be had must not cost memory.
+    executor = build_executor(config, options, limits)
     return EngineLoop(
-        scheduler=scheduler,
-        executor=build_executor(config, options, scheduler),
+        scheduler=Scheduler(limits),
+        executor=executor,
         geometry=config.geometry,
         max_queued=options.max_queued,
         on_failure=on_failure,

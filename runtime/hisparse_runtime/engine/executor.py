@@ -16,8 +16,8 @@ from hisparse_runtime.scheduling import ScheduledRequest, StepPlan
 
 @dataclass(slots=True)
 class ExecutorCounters:
-    """Since start. Hits and misses are look-ups of decode rows in hot regions, as upstream counts them; prefill chunks gather what they
-    need from the host on the side and count in neither."""
+    """Since start. Hits and misses are look-ups of decode rows in hot regions, as upstream counts them; prefill chunks
+    gather what they need from the host on the side and count in neither."""
 
     hits: int = 0
     misses: int = 0
@@ -79,7 +79,8 @@ class Executor:
 
     def index_keys(self, *, layer: int, span: int) -> Floats:
         keys = self._memory.index_keys[self._tables[span].indexer, layer]
-        return keys.reshape(-1, keys.shape[-1])
+        flat: Floats = keys.reshape(-1, keys.shape[-1])
+        return flat
 
     def gather(self, *, layer: int, selections: Sequence[Indices]) -> Floats:
         page = self._geometry.page_tokens
@@ -89,7 +90,7 @@ class Executor:
             if tables.count == 1:
                 rows.append(self._resolve_row(layer, tables, selection))
             else:
-                # A chunk would push far more rows through the region than it holds: what is on the host goes straight into the result.
+                # A chunk would push far more rows through the region than it holds: host rows go straight into the result.
                 resident = tables.resident[selection // page]
                 is_selected = selection >= 0
                 rows.append(np.where(is_selected, resident * page + selection % page, 0))
@@ -99,7 +100,7 @@ class Executor:
                 staged_rows.append(tables.host[positions // page] * page + positions % page)
             first += tables.count
         all_rows = np.concatenate(rows)
-        latents = self._memory.latents[all_rows // page, layer, all_rows % page]
+        latents: Floats = self._memory.latents[all_rows // page, layer, all_rows % page]
         for at, host_rows in zip(staged_at, staged_rows, strict=True):
             latents[at] = self._memory.host[host_rows // page, layer, host_rows % page]
         return latents

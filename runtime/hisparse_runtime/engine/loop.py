@@ -1,4 +1,4 @@
-"""The engine's thread: takes requests in, steps, hands tokens out. The only place where scheduler and executor are touched after start."""
+"""The engine's thread: takes requests in, steps, hands tokens out. Nothing else touches scheduler and executor after start."""
 
 import logging
 import threading
@@ -57,7 +57,7 @@ class EngineLoop:
         executor: Executor,
         geometry: ModelGeometry,
         max_queued: int,
-        on_failure: Callable[[], None],
+        on_failure: Callable[[], object],
     ) -> None:
         self.limits = scheduler.limits
         self.state = EngineState.STARTING
@@ -135,7 +135,7 @@ class EngineLoop:
                 self._report = self._take_report()
                 self._hand_out(outputs)
         except Exception as error:
-            # Whatever it was, the memory behind the requests cannot be trusted any more: say so, fail the probes, end the process.
+            # Whatever it was, the memory behind the requests cannot be trusted any more: fail the probes, end the process.
             _logger.exception("engine step failed")
             with self._changed:
                 self.state = EngineState.FAILED

@@ -33,17 +33,17 @@ class PoolMemoryError(RuntimeError):
 
 
 class KvMemory:
-    """`latents[block, layer, offset]` and `index_keys[block, layer, offset]` view the device pool, `host` and `offload` the others."""
+    """`latents` and `index_keys` view the device pool, `host` and `offload` the others; all by [block, layer, offset]."""
 
     def __init__(self, *, geometry: ModelGeometry, limits: Limits, shm_directory: Path = SHM_DIRECTORY) -> None:
         layers, page = geometry.num_layers, geometry.page_tokens
         row, index_row = geometry.row_bytes // _FLOAT_BYTES, geometry.indexer_row_bytes // _FLOAT_BYTES
-        device = np.zeros((limits.num_device_blocks, geometry.device_block_bytes // _FLOAT_BYTES), dtype=np.float32)
-        self.latents = device[:, : layers * page * row].reshape(-1, layers, page, row)
-        self.index_keys = device[:, : layers * page * index_row].reshape(-1, layers, page, index_row)
         host_bytes = limits.num_host_blocks * geometry.host_page_bytes
         offload_bytes = limits.num_offload_blocks * geometry.indexer_page_bytes
         _check_space(host_bytes=host_bytes, offload_bytes=offload_bytes, directory=shm_directory)
+        device = np.zeros((limits.num_device_blocks, geometry.device_block_bytes // _FLOAT_BYTES), dtype=np.float32)
+        self.latents = device[:, : layers * page * row].reshape(-1, layers, page, row)
+        self.index_keys = device[:, : layers * page * index_row].reshape(-1, layers, page, index_row)
         self.host = _map_pool("host pool", host_bytes, shm_directory).reshape(-1, layers, page, row)
         self.offload = _map_pool("offload tier", offload_bytes, shm_directory).reshape(-1, layers, page, index_row)
 
@@ -54,8 +54,9 @@ def _check_space(*, host_bytes: int, offload_bytes: int, directory: Path) -> Non
     needed = host_bytes + offload_bytes
     if needed > free_bytes:
         raise PoolMemoryError(
-            f"needs {needed / _MIB:.1f} MiB, {directory} has {free_bytes / _MIB:.1f} MiB free: host pool {host_bytes / _MIB:.1f} MiB and "
-            f"offload tier {offload_bytes / _MIB:.1f} MiB do not fit; enlarge the volume at {directory} or lower --host-pool-gib"
+            f"needs {needed / _MIB:.1f} MiB, {directory} has {free_bytes / _MIB:.1f} MiB free: "
+            f"host pool {host_bytes / _MIB:.1f} MiB and offload tier {offload_bytes / _MIB:.1f} MiB do not fit; "
+            f"enlarge the volume at {directory} or lower --host-pool-gib"
         )
 
 
@@ -75,5 +76,5 @@ def _map_pool(name: str, size_bytes: int, directory: Path) -> NDArray[np.float32
             os.close(descriptor)
     except OSError as error:
         raise PoolMemoryError(
-            f"{name}: {size_bytes / _MIB:.1f} MiB in {directory} cannot be reserved: {error.strerror or error}"
+            f"{name}: {size_bytes / _MIB:.1f} MiB in {directory} cannot be had: {error.strerror or error}"
         ) from error

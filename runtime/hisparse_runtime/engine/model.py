@@ -1,7 +1,7 @@
 """The forward pass, written so that a token's result depends on the tokens before it and on nothing else.
 
-Floating-point sums depend on the order of their terms, and a matrix product may order them by the shape of its operands. So every product
-here has a shape that the position of a token alone decides:
+Floating-point sums depend on the order of their terms, and a matrix product may order them by the shape of its operands. So every
+product here has a shape that the position of a token alone decides:
 - Dense products run on tiles of 16 rows aligned to pages: row r of a tile is always a position with position % 16 == r, missing
   rows are padding. Neither the chunk that a prompt is cut into nor the neighbours in the batch change the shape.
 - Indexer scores of a position run over all pages up to its own: (index heads x dim) by (dim x 16 (page + 1)).
@@ -11,13 +11,14 @@ Batched products (numpy stacks) are computed one matrix at a time with the shape
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hisparse_runtime.engine.model_config import ModelConfig
-from hisparse_runtime.engine.weights import Floats, LayerWeights, Weights
+from hisparse_runtime.engine.weights import Floats, Weights
 
 Indices = NDArray[np.int64]
 PADDING = -1
@@ -79,15 +80,14 @@ class Model:
         tokens[tiles.tile, tiles.row] = np.concatenate([np.asarray(span.tokens, dtype=np.int64) for span in spans])
         hidden = self.weights.embedding[tokens]
         for layer, weights in enumerate(self.weights.layers):
-            hidden = hidden + self._attend(layer, weights, self._norm(hidden), tiles, spans, cache)
+            hidden = hidden + self._attend(self._norm(hidden), layer=layer, tiles=tiles, cache=cache)
             normed = self._norm(hidden)
             gate = normed @ weights.gate
             hidden = hidden + (gate / (1 + np.exp(-gate)) * (normed @ weights.up)) @ weights.down
         return self._next_tokens(hidden, tiles, spans)
 
-    def _attend(
-        self, layer: int, weights: LayerWeights, normed: Floats, tiles: _Tiles, spans: Sequence[Span], cache: KvCache
-    ) -> Floats:
+    def _attend(self, normed: Floats, *, layer: int, tiles: _Tiles, cache: KvCache) -> Floats:
+        weights = self.weights.layers[layer]
         geometry, heads, nope = self.config.geometry, self.config.num_attention_heads, self.config.qk_nope_head_dim
         latent_rank, rope = geometry.kv_lora_rank, geometry.qk_rope_head_dim
         latents = normed @ weights.latent_down
@@ -100,10 +100,10 @@ class Model:
             cache.write(layer=layer, span=number, latents=flat_latents[part], index_keys=flat_keys[part])
 
         compressed = self._norm(normed @ weights.query_down)
-        selections = self._select(layer, weights, normed, compressed, tiles, cache)
-        query = (compressed @ weights.query_up).reshape(tiles.count, self._page, heads, nope + rope)
+        selections = self._select(normed, compressed, layer=layer, tiles=tiles, cache=cache)
+        query: Floats = (compressed @ weights.query_up).reshape(tiles.count, self._page, heads, nope + rope)
         # Absorbed: the query moves into the latent space, so that latents are read as they are stored.
-        absorbed = query[..., :nope].transpose(0, 2, 1, 3) @ weights.key_up
+        absorbed: Floats = query[..., :nope].transpose(0, 2, 1, 3) @ weights.key_up
         rotated = self._rotate(query[..., nope:], tiles.positions[:, :, None])
         flat_query = np.concatenate((absorbed.transpose(0, 2, 1, 3), rotated), axis=-1)[tiles.tile, tiles.row]
 
@@ -115,13 +115,14 @@ class Model:
         weights_of_rows /= weights_of_rows.sum(axis=-1, keepdims=True)
         mixed = np.zeros((tiles.count, self._page, heads, latent_rank), dtype=np.float32)
         mixed[tiles.tile, tiles.row] = weights_of_rows @ selected[..., :latent_rank]
-        values = (mixed.transpose(0, 2, 1, 3) @ weights.value_up).transpose(0, 2, 1, 3)
-        return values.reshape(tiles.count, self._page, heads * self.config.v_head_dim) @ weights.output
+        values: Floats = mixed.transpose(0, 2, 1, 3) @ weights.value_up
+        by_row = values.transpose(0, 2, 1, 3).reshape(tiles.count, self._page, heads * self.config.v_head_dim)
+        attended: Floats = by_row @ weights.output
+        return attended
 
-    def _select(
-        self, layer: int, weights: LayerWeights, normed: Floats, compressed: Floats, tiles: _Tiles, cache: KvCache
-    ) -> list[Indices]:
+    def _select(self, normed: Floats, compressed: Floats, *, layer: int, tiles: _Tiles, cache: KvCache) -> list[Indices]:
         """The lightning indexer: by span, the index_topk positions with the highest score of every token."""
+        weights = self.weights.layers[layer]
         index_heads, rope = self.config.index_n_heads, self.config.geometry.qk_rope_head_dim
         query = (compressed @ weights.index_query).reshape(tiles.count, self._page, index_heads, -1)
         query[..., :rope] = self._rotate(query[..., :rope], tiles.positions[:, :, None])
@@ -133,8 +134,9 @@ class Model:
             positions = tiles.position[part]
             selection = np.full((len(positions), self.config.geometry.index_topk), PADDING, dtype=np.int64)
             # Page by page, as the number of keys is part of the shape.
-            edges = np.flatnonzero(np.diff(positions // self._page, prepend=-1, append=-1))
-            for first, last in zip(edges[:-1], edges[1:], strict=True):
+            pages = positions // self._page
+            edges = np.concatenate(([0], np.flatnonzero(pages[1:] != pages[:-1]) + 1, [len(pages)]))
+            for first, last in pairwise(edges.tolist()):
                 seen = (int(positions[first]) // self._page + 1) * self._page
                 rows = slice(part.start + first, part.start + last)
                 scores = np.maximum(flat_query[rows] @ keys[:seen].T, 0)
@@ -178,7 +180,8 @@ class Model:
 
     def _norm(self, values: Floats) -> Floats:
         mean = (values * values).mean(axis=-1, keepdims=True, dtype=np.float32)
-        return values / np.sqrt(mean + np.float32(self.config.rms_norm_eps))
+        normed: Floats = values / np.sqrt(mean + np.float32(self.config.rms_norm_eps))
+        return normed
 
     def _rotate(self, values: Floats, positions: Indices) -> Floats:
         half = values.shape[-1] // 2

@@ -51,8 +51,8 @@ def read_model_config(config: Mapping[str, Any]) -> ModelConfig:
         )
     if geometry.index_head_dim < geometry.qk_rope_head_dim:
         raise ModelConfigError(
-            f"config.json: index_head_dim {geometry.index_head_dim} must be at least qk_rope_head_dim {geometry.qk_rope_head_dim}: "
-            "the indexer's keys carry the rotary part"
+            f"config.json: index_head_dim {geometry.index_head_dim} must be at least qk_rope_head_dim "
+            f"{geometry.qk_rope_head_dim}: the indexer's keys carry the rotary part"
         )
     vocab_size = _whole(config, "vocab_size")
     if vocab_size < _MIN_VOCAB:

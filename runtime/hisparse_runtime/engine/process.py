@@ -75,7 +75,7 @@ async def _serve(options: ServeOptions) -> None:
     waking.cancel()
     engine.drain()
     deadline = home.time() + options.shutdown_timeout_seconds
-    while engine.num_open and engine.failure is None and home.time() < deadline:
+    while engine.num_open and engine.failure is None and home.time() < deadline:  # noqa: ASYNC110 - the engine is a thread
         await asyncio.sleep(_POLL_SECONDS)
     await asyncio.to_thread(engine.stop)
     server.should_exit = True

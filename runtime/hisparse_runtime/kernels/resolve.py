@@ -3,7 +3,7 @@
 For one request, one layer and one selection (vLLM's hisparse_resolve_residency, in one group and for one row):
 1. A position on a resident page is read in place: device row = resident block x page_tokens + offset.
 2. Any other is named by its global host row = host block x page_tokens + offset. A slot of the hot region that holds it is a hit.
-3. Misses, in order of the selection, take the slots that were used longest ago and are not hits now; the caller copies those rows.
+3. Misses, in order of the selection, take the slots used longest ago that are not hits now; the caller copies those rows.
 4. New order of use: slots not selected | misses | hits, the newest last.
 """
 
@@ -21,8 +21,8 @@ class ResolveError(RuntimeError):
 
 
 class HotRows:
-    """What one layer's slots of one hot region hold. `host_rows[slot]` is a global host row or EMPTY; `order` lists the slots, the one
-    used longest ago first."""
+    """What one layer's slots of one hot region hold. `host_rows[slot]` is a global host row or EMPTY; `order` lists the
+    slots, the one used longest ago first."""
 
     __slots__ = ("host_rows", "order")
 
@@ -38,7 +38,7 @@ class HotRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """`device_rows[i]` is where selected position i is read. Before that, `miss_host_rows[j]` must be copied to `miss_device_rows[j]`."""
+    """`device_rows[i]` is where selected position i is read, once `miss_host_rows[j]` are copied to `miss_device_rows[j]`."""
 
     device_rows: Indices
     miss_host_rows: Indices
@@ -55,8 +55,8 @@ def resolve(
 ) -> Resolution:
     """Resolves distinct `positions` of one row and updates `hot`.
 
-    `resident` and `host` are block ids by page (0: none), `hot_blocks` the blocks of the hot region. Hits and misses count hot rows only.
-    Raises ResolveError if a position is nowhere, or the region is smaller than the rows needed from the host.
+    `resident` and `host` are block ids by page (0: none), `hot_blocks` the blocks of the hot region. Hits and misses count
+    hot rows only. Raises ResolveError if a position is nowhere, or the region is smaller than the rows needed from the host.
     """
     pages, offsets = positions // page_tokens, positions % page_tokens
     blocks = resident[pages]
@@ -65,10 +65,9 @@ def resolve(
     nothing = np.empty(0, dtype=np.int64)
     if len(away) == 0:
         return Resolution(device_rows=device_rows, miss_host_rows=nothing, miss_device_rows=nothing, num_hits=0)
-    if hot is None or len(hot.order) < len(away):
-        raise ResolveError(
-            f"{len(away)} selected rows are on the host only, the hot region has {0 if hot is None else len(hot.order)} rows"
-        )
+    hot_rows = 0 if hot is None else len(hot.order)
+    if hot is None or hot_rows < len(away):
+        raise ResolveError(f"{len(away)} selected rows are on the host only, the hot region has {hot_rows} rows")
     host_blocks = host[pages[away]]
     if not host_blocks.all():
         raise ResolveError(f"position {int(positions[away[host_blocks == 0][0]])} is neither on the device nor on the host")

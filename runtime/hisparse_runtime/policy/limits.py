@@ -39,8 +39,8 @@ class Limits:
 
     @property
     def window_pages(self) -> int:
-        """Most resident pages that a request which reads from the host needs at once: one step's chunk (it may begin and end inside
-        of a page) and the tail."""
+        """Most resident pages that a request which reads from the host needs at once: one step's chunk (it may begin and end
+        inside of a page) and the tail."""
         return self.pages(self.max_num_batched_tokens) + 1 + TAIL_PAGES
 
     @property
@@ -70,8 +70,9 @@ def plan_limits(
     hot_rows = device_buffer_size if device_buffer_size is not None else 2 * geometry.index_topk
     if hot_rows < geometry.index_topk:
         raise PoolTooSmallError(
-            f"--device-buffer-size {hot_rows} is less than index_topk {geometry.index_topk}: a hot region must hold all rows that one "
-            f"token selects; use at least {geometry.index_topk}, or leave it out for {2 * geometry.index_topk}"
+            f"--device-buffer-size {hot_rows} is less than index_topk {geometry.index_topk}: "
+            f"a hot region must hold all rows that one token selects; use at least {geometry.index_topk}, "
+            f"or leave it out for {2 * geometry.index_topk}"
         )
     limits = Limits(
         page_tokens=geometry.page_tokens,
@@ -94,8 +95,8 @@ def _check_host(limits: Limits, *, geometry: ModelGeometry, host_pool_bytes: int
     if usable < needed:
         raise_to_gib = math.ceil((needed + 1) * geometry.host_page_bytes / _GIB * 10000) / 10000
         raise PoolTooSmallError(
-            f"host pool {host_pool_bytes / _MIB:.1f} MiB holds {usable} pages; --max-model-len {limits.max_model_len} needs {needed}: "
-            f"raise --host-pool-gib to at least {raise_to_gib:g} or {_lower_to(usable * limits.page_tokens)}"
+            f"host pool {host_pool_bytes / _MIB:.1f} MiB holds {usable} pages; --max-model-len {limits.max_model_len} needs "
+            f"{needed}: raise --host-pool-gib to at least {raise_to_gib:g} or {_lower_to(usable * limits.page_tokens)}"
         )
 
 
@@ -109,9 +110,10 @@ def _check_device(limits: Limits, *, geometry: ModelGeometry, gpu_kv_bytes: int)
             middle = (low + high + 1) // 2
             low, high = (middle, high) if limits.device_blocks_needed(middle) <= usable else (low, middle - 1)
         raise PoolTooSmallError(
-            f"device pool {gpu_kv_bytes / _MIB:.1f} MiB holds {usable} blocks; --max-model-len {limits.max_model_len} needs {needed} "
-            f"(indexer pages {limits.pages(limits.max_model_len)}, resident window {limits.window_pages}, hot region {limits.hot_blocks}): "
-            f"raise --gpu-kv-bytes to at least {(needed + 1) * geometry.device_block_bytes} or {_lower_to(low)}"
+            f"device pool {gpu_kv_bytes / _MIB:.1f} MiB holds {usable} blocks; --max-model-len {limits.max_model_len} needs "
+            f"{needed} ({limits.pages(limits.max_model_len)} indexer pages, the rest resident pages or a window of "
+            f"{limits.window_pages} and a hot region of {limits.hot_blocks}): raise --gpu-kv-bytes to at least "
+            f"{(needed + 1) * geometry.device_block_bytes} or {_lower_to(low)}"
         )
 
 

@@ -7,7 +7,7 @@ _DIGEST_BYTES = 16
 
 
 def extend_page_hashes(hashes: list[bytes], tokens: Sequence[int], *, page_tokens: int) -> None:
-    """Appends the hashes of the pages that `tokens` fills and `hashes` does not name yet. Equal hash: equal tokens up to there."""
+    """Appends the hashes of pages that `tokens` fills and `hashes` does not name yet. Equal hash: equal tokens up to there."""
     for page in range(len(hashes), len(tokens) // page_tokens):
         digest = blake2b(hashes[-1] if hashes else b"", digest_size=_DIGEST_BYTES)
         for token in tokens[page * page_tokens : (page + 1) * page_tokens]:

@@ -1,7 +1,7 @@
 """The residency coordinator: the hybrid rule over three pools.
 
-Pages stay on the device until there is pressure. Every sealed page is copied to the host ahead of it, so that under pressure a request
-takes a hot region and gives its pages back without any copy; the pool then hands them out one by one.
+Pages stay on the device until there is pressure. Every sealed page is copied to the host ahead of it, so that under pressure a
+request takes a hot region and gives its pages back without any copy; the pool then hands them out one by one.
 Semantics follow vLLM 0.33 (vllm/v1/hisparse/coordinator.py), with one resident and one hot group and synchronous steps.
 """
 
@@ -131,7 +131,7 @@ class Residency:
                 self._give_back(leaving.table, leaving.page_hashes)
 
     def release(self, *, request_id: str, page_hashes: Sequence[bytes]) -> None:
-        """The request ends or is preempted: its complete pages stay findable, its blocks are given back once no copy is under way."""
+        """The request ends or is preempted: its complete pages stay findable, its blocks are free once no copy is under way."""
         table = self.tables.pop(request_id)
         if table.count(PageState.PENDING):
             self.leaving[request_id] = _Leaving(table=table, page_hashes=page_hashes)
@@ -185,8 +185,8 @@ class Residency:
         return self.tables[request_id] if request_id in self.tables else self.leaving[request_id].table
 
     def _give_back(self, table: PageTable, page_hashes: Sequence[bytes]) -> None:
-        """Publishes the complete prefix and frees the rest. From the last page to the first, so that the tail of a prefix, of no use
-        without its head, is dropped first."""
+        """Publishes the complete prefix and frees the rest. From the last page to the first, so that the tail of a prefix, of no
+        use without its head, is dropped first."""
         for page in reversed(range(table.num_pages)):
             if page < table.num_sealed:
                 self._store_indexer(page_hashes[page], table.indexer[page])

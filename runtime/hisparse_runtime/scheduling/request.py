@@ -11,7 +11,7 @@ class FinishReason(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """Prompt and output in one list of tokens; `num_computed` of them have KV. Decoding is the case where one token is missing."""
+    """Prompt and output in one list of tokens; `num_computed` of them have KV. Decoding is the case where one is missing."""
 
     request_id: str
     tokens: list[int]

@@ -26,10 +26,8 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's number; nobody reads it
 
 def create_app(*, engine: EngineLoop, config: ModelConfig, model_name: str) -> FastAPI:
     app = FastAPI(title="hisparse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    registry = make_registry(engine=engine, model_name=model_name)
     max_model_len = engine.limits.max_model_len
     max_body_bytes = _BODY_BYTES + max_model_len * _BODY_BYTES_PER_TOKEN
-    created_seconds = int(time.time())
 
     @app.exception_handler(ApiError)
     async def api_error(_http: HttpRequest, error: ApiError) -> Response:
@@ -68,6 +66,15 @@ def create_app(*, engine: EngineLoop, config: ModelConfig, model_name: str) -> F
         except ClientGoneError:
             return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
+    _add_views(app, engine=engine, model_name=model_name)
+    return app
+
+
+def _add_views(app: FastAPI, *, engine: EngineLoop, model_name: str) -> None:
+    """Everything that only reads."""
+    registry = make_registry(engine=engine, model_name=model_name)
+    created_seconds = int(time.time())
+
     @app.get("/v1/models")
     async def models() -> dict[str, object]:
         card = {
@@ -75,7 +82,7 @@ def create_app(*, engine: EngineLoop, config: ModelConfig, model_name: str) -> F
             "object": "model",
             "created": created_seconds,
             "owned_by": "hisparse",
-            "max_model_len": max_model_len,
+            "max_model_len": engine.limits.max_model_len,
         }
         return {"object": "list", "data": [card]}
 
@@ -91,8 +98,6 @@ def create_app(*, engine: EngineLoop, config: ModelConfig, model_name: str) -> F
     @app.get("/hisparse/residency")
     async def residency() -> dict[str, object]:
         return engine.report.as_json(model=model_name, uptime_seconds=engine.uptime_seconds)
-
-    return app
 
 
 async def _read_body(http: HttpRequest, max_body_bytes: int) -> bytes:

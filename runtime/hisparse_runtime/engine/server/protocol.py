@@ -15,8 +15,8 @@ class StreamOptions(BaseModel):
 
 
 class CompletionBody(BaseModel):
-    """Decoding is greedy. Sampling parameters (temperature, top_p, seed, ...) are taken and have no effect; what would change the shape of
-    the answer is refused."""
+    """Decoding is greedy. Sampling parameters (temperature, top_p, seed, ...) are taken and have no effect; what would change the
+    shape of the answer is refused."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -66,8 +66,9 @@ def max_output_tokens(body: CompletionBody, *, num_prompt_tokens: int, max_model
     wanted = body.max_tokens if body.max_tokens is not None else max(max_model_len - num_prompt_tokens, 1)
     if num_prompt_tokens + wanted > max_model_len:
         raise ApiError(
-            f"this model's maximum context length is {max_model_len} tokens; the request has {num_prompt_tokens} prompt tokens and "
-            f"max_tokens {wanted}, {num_prompt_tokens + wanted - max_model_len} too many: shorten the prompt or lower max_tokens",
+            f"this model's maximum context length is {max_model_len} tokens; "
+            f"the request has {num_prompt_tokens} prompt tokens and max_tokens {wanted}, "
+            f"{num_prompt_tokens + wanted - max_model_len} too many: shorten the prompt or lower max_tokens",
             param="prompt" if num_prompt_tokens >= max_model_len else "max_tokens",
             code="context_length_exceeded",
         )
