@@ -3,6 +3,9 @@
 PYTHON ?= python3
 # kubectl context of a cluster that you have: `make demo CONTEXT=kind-kind` installs nothing on the machine.
 CONTEXT ?=
+# Images that such a cluster can pull, where it is neither kind nor minikube.
+OPERATOR_IMAGE ?=
+ENGINE_IMAGE ?=
 # What `make images` builds with: buildah (into archives, needs nothing else), docker or podman.
 ENGINE ?= buildah
 # More arguments of pytest: make test PYTEST="tests/unit -x"
@@ -20,10 +23,12 @@ help: ## this list
 
 demo: ## a Kubernetes, the operator and an engine under load: see residency change (CONTEXT=... for your own cluster)
 	$(BOOTSTRAP) demo $(if $(CONTEXT),--context $(CONTEXT))
-	@$(VENV) -m tools.demo $(if $(CONTEXT),--context $(CONTEXT))
+	@$(VENV) -m tools.demo $(if $(CONTEXT),--context $(CONTEXT)) $(if $(OPERATOR_IMAGE),--operator-image $(OPERATOR_IMAGE)) \
+		$(if $(ENGINE_IMAGE),--engine-image $(ENGINE_IMAGE))
 
 demo-down: ## takes the demo away again
-	@$(if $(wildcard $(VENV)),$(VENV),$(PYTHON)) -m tools.demo down $(if $(CONTEXT),--context $(CONTEXT))
+# Without the environment there is nothing but the cluster itself to take away, and that needs the standard library only.
+	@$(if $(wildcard $(VENV)),$(VENV) -m tools.demo down $(if $(CONTEXT),--context $(CONTEXT)),$(PYTHON) -m tools.devcluster --name demo down)
 
 test: ## lint, then every test that this machine can run
 	$(BOOTSTRAP) test

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.bootstrap.environment import REPOSITORY
-from tools.bootstrap.failure import BootstrapError
 from tools.bootstrap.helm import find_helm
 from tools.bootstrap.timeline import Timeline
 
@@ -25,13 +24,9 @@ CHECKS: dict[str, tuple[str, ...]] = {
 def main() -> int:
     timeline = Timeline()
     failed = [name for name, command in CHECKS.items() if not _passes(name, command, timeline=timeline)]
-    try:
-        helm = find_helm(timeline)
-    except BootstrapError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    helm = find_helm()
     if helm is None:
-        timeline.say("helm lint: skipped, no helm on PATH and the cluster's binaries are built on Linux only")
+        timeline.say("helm lint: skipped, no helm on PATH; `make test` and `make demo` build one on Linux")
     elif not _passes("helm lint", (str(helm), "lint", "--strict", "--quiet", str(CHART)), timeline=timeline):
         failed.append("helm lint")
     if failed:
