@@ -17,7 +17,7 @@ from tools.images.wheels import fetch_wheels
 
 # Image -> the lock file of its dependencies.
 IMAGES = {"operator": "operator", "embedded": "engine"}
-KEPT_ARCHIVES = 2  # of each image: the current one, and the one that a running cluster may still be asked to load
+KEPT_ARCHIVES = 3  # of each image: the current one, and those that a running cluster may still be asked to load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def key(checkout: Path) -> Callable[[], str]:
     def of_checkout() -> str:
-        assert content.REPOSITORY == checkout
+        assert checkout == content.REPOSITORY  # the key is of this checkout and not of the real one
         return content.image_key("operator", lock="operator", base_key="base")
 
     return of_checkout
