@@ -26,7 +26,20 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def start(config_file: Path, *, port: int, **changes: Any) -> subprocess.Popen[str]:
+COMMAND = "from hisparse_runtime.cli import app; app()"
+# The first step of the engine fails, as if by a bug.
+BROKEN_COMMAND = (
+    """
+from hisparse_runtime.engine.executor import Executor
+def broken(self, plan):
+    raise ZeroDivisionError("no rows")
+Executor.execute = broken
+"""
+    + COMMAND
+)
+
+
+def start(config_file: Path, *, port: int, code: str = COMMAND, **changes: Any) -> subprocess.Popen[str]:
     options = {
         "model-config": config_file,
         "served-model-name": "tiny",
@@ -39,7 +52,7 @@ def start(config_file: Path, *, port: int, **changes: Any) -> subprocess.Popen[s
         "cpu-bytes-to-use": 1 << 20,
     } | {name.replace("_", "-"): value for name, value in changes.items()}
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    command = [sys.executable, "-c", "from hisparse_runtime.cli import app; app()", "serve", *arguments]
+    command = [sys.executable, "-c", code, "serve", *arguments]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}
     )
@@ -132,6 +145,14 @@ def test_client_that_leaves_ends_its_request(config_file: Path, stream: bool) ->
         connection.close()
         wait_until_running(url, 0)
         assert httpx.get(url + "/hisparse/residency").json()["requests"]["finished"] == 0
+
+
+def test_engine_failure_ends_the_process_with_its_reason(config_file: Path) -> None:
+    with serving(config_file, code=BROKEN_COMMAND) as (process, url):
+        answer = httpx.post(url + "/v1/completions", json={"prompt": "x"}, timeout=60)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "engine_error")
+        assert process.wait(timeout=30) == 1
+        assert process.communicate()[1].endswith("hisparse serve: the engine failed: ZeroDivisionError: no rows\n")
 
 
 def test_wrong_start_is_one_line_and_exit_code_2(config_file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pages of 4 tokens: page 0 is resident in block 5, pages 1 and 2 are on the host in blocks 7 and 3; the region: blocks 10 and 12."""
+"""Pages of 4 tokens: page 0 is resident in block 5, pages 1 and 2 are on the host in blocks 7 and 3, hot are blocks 10 and 12."""
 
 import numpy as np
 import pytest
