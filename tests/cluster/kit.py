@@ -35,6 +35,10 @@ _TINY_MODEL = {
     "rms_norm_eps": 1e-6,
 }
 
+# Of that model: 16 tokens x 2 layers x (16 + 8) float32 of KV, and x 8 float32 of indexer keys.
+HOST_PAGE_BYTES = 16 * 2 * (16 + 8) * 4
+INDEXER_PAGE_BYTES = 16 * 2 * 8 * 4
+
 
 class Cluster:
     """A running cluster, by kubectl."""
@@ -46,7 +50,9 @@ class Cluster:
         """Standard output; subprocess.CalledProcessError, with stderr, when kubectl fails."""
         command = self.box.command("kubectl", *arguments)
         environment = {**os.environ, **self.box.environment()}
-        return subprocess.run(command, env=environment, input=input, capture_output=True, text=True, check=True, timeout=90).stdout
+        return subprocess.run(
+            command, env=environment, input=input, capture_output=True, text=True, check=True, timeout=90
+        ).stdout
 
     def apply(self, namespace: str, resource: dict[str, Any]) -> None:
         self.kubectl("-n", namespace, "apply", "-f", "-", input=yaml.safe_dump(resource))
