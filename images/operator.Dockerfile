@@ -37,7 +37,8 @@ LABEL org.opencontainers.image.title="hisparse-operator" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=dependencies /opt/hisparse /opt/hisparse
 COPY --from=application /opt/application /opt/hisparse
-ENV PATH=/opt/hisparse/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# HOME: the Kubernetes client asks for it when it is imported, and fails where neither the runtime nor /etc/passwd has one.
+ENV PATH=/opt/hisparse/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp
 # Numbers, not names: runAsNonRoot can only be checked for a numeric user, and nothing needs an entry in /etc/passwd.
 USER 10001:10001
 WORKDIR /tmp
