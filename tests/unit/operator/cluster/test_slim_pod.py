@@ -84,11 +84,11 @@ def test_a_pod_without_labels_or_status_is_a_stranger_that_takes_nothing() -> No
                 "containers": [container("1Gi")],
                 "initContainers": [
                     container("512Mi", restartPolicy="Always"),
-                    container("2Gi"),
+                    container("3Gi"),
                     container("1Gi", restartPolicy="Always"),
                 ],
             },
-            2560 * MI,  # max(1 + .5 + 1, .5 + 2): sidecars that start later do not run beside an earlier init container
+            3584 * MI,  # max(1 + .5 + 1, .5 + 3): sidecars that start later do not run beside an earlier init container
             id="an init container beside the sidecars before it",
         ),
         pytest.param(

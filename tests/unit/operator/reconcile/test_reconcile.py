@@ -252,10 +252,12 @@ async def test_fake_api_samples_of_ready_pods_become_the_residency() -> None:
     cluster.samples["shop/agents"] = Sample(report(), "", datetime.now(UTC))
     cluster.samples["shop/leaving"] = Sample(report(), "", datetime.now(UTC))
     cluster.set_pods(agents=pod(), leaving=dataclasses.replace(pod(name="agents-2"), deleting=True))
+    cluster.events.clear()
     assert await cluster.reconcile() == [("APPLY", STATUS_PATH)]
     assert cluster.status["residency"]["podsReporting"] == 1
     assert cluster.status["summary"]["used"] == "25%"
     assert cluster.condition("TelemetryAvailable")["status"] == "True"
+    assert cluster.events == [], "numbers are no news"
 
 
 async def test_fake_api_an_object_of_another_schema_is_told_so_and_nothing_else_is_touched() -> None:

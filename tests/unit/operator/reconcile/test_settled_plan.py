@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hisparse_operator import settled_plan
+from hisparse_operator.api import HiSparseDeploymentSpec
 from tests.unit.operator.objects import MODEL_CONFIG, PLAN, owner
 
 WRITTEN = settled_plan.write(PLAN, owner=owner())
@@ -53,6 +54,16 @@ def test_a_field_at_its_default_is_as_good_as_left_out() -> None:
         offload={}, hiSparse={"hostPoolGiB": None}, nodeSelector={}, tolerations=[], engine={"deviceBufferSize": None}
     )
     assert settled_plan.read(WRITTEN, owner=spelled_out) == PLAN
+
+
+def test_a_field_that_a_newer_operator_adds_does_not_drop_the_plan() -> None:
+    class NewerSpec(HiSparseDeploymentSpec):
+        added: int = 3
+
+    spec = owner().spec.model_dump(by_alias=True)
+    assert settled_plan.read(WRITTEN, owner=dataclasses.replace(owner(), spec=NewerSpec.model_validate(spec))) == PLAN
+    changed = NewerSpec.model_validate({**spec, "added": 4})
+    assert settled_plan.read(WRITTEN, owner=dataclasses.replace(owner(), spec=changed)) is None
 
 
 def test_there_is_none_before_the_first() -> None:

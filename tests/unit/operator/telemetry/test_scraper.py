@@ -211,7 +211,8 @@ async def test_at27_pods_that_hang_do_not_delay_the_others(monkeypatch: pytest.M
         assert all(asked <= 1 for name, asked in served.num_asked.items() if name != "good-1")
 
 
-async def test_at27_pods_that_failed_before_share_a_narrow_lane() -> None:
+async def test_at27_pods_that_failed_before_share_a_narrow_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hisparse_operator.telemetry.scraper._TIMEOUT_SECONDS", 10.0)
     answering = asyncio.Event()
 
     async def fails_then_hangs(request: web.Request) -> web.Response:
