@@ -20,6 +20,9 @@ READY = "Ready"
 TELEMETRY_AVAILABLE = "TelemetryAvailable"
 TYPES = (POOL_SIZED, AVAILABLE, READY, TELEMETRY_AVAILABLE)
 
+PASSING_REASONS = frozenset({"PodsNotReady", "RolloutInProgress", "ScaledToZero"})
+"""Reasons of a Ready that is False as it should be: work in progress, or nothing asked for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
@@ -45,8 +48,10 @@ class Observation:
         return self.deployment.ready if self.deployment else 0
 
     def is_fresh(self, sample: Sample | None) -> bool:
-        """Whether the sample speaks of the present."""
-        return sample is not None and (self.now - sample.observed_at).total_seconds() <= self.stale_after_seconds
+        """Whether there is a report that speaks of the present."""
+        if sample is None or sample.report is None:
+            return False
+        return (self.now - sample.observed_at).total_seconds() <= self.stale_after_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +194,11 @@ def _unschedulable(pod: PodFacts) -> _Finding:
 def _telemetry_available(observation: Observation) -> _Finding:
     if not observation.samples:
         return _Finding("Unknown", "NoPods", "No pod is ready, so there is nothing to ask.")
-    errors = {name: sample.error for name, sample in observation.samples.items() if sample is not None and sample.error}
+    # One answer that is missed is no news while the one before still speaks of the present.
     old = [name for name, sample in observation.samples.items() if not observation.is_fresh(sample)]
+    errors = {name: sample.error for name, sample in observation.samples.items() if name in old and sample and sample.error}
     total = len(observation.samples)
-    if not errors and not old:
+    if not old:
         return _Finding("True", "Scraped", f"{total} of {total} pods report their residency.")
     if errors:
         name, text = next(iter(sorted(errors.items())))

@@ -13,9 +13,9 @@ from hisparse_operator.api import API_VERSION, GROUP, KIND, PLURAL, VERSION, HiS
 from hisparse_operator.api.status import Condition, PoolUse
 from hisparse_operator.cluster.api import Api, ApiError
 from hisparse_operator.cluster.cache import Cache
-from hisparse_operator.conditions import READY, TYPES, Observation, timestamp
+from hisparse_operator.conditions import PASSING_REASONS, POOL_SIZED, READY, TYPES, Observation, timestamp
 from hisparse_operator.planning import Infeasible, Plan, plan
-from hisparse_operator.resources import Rendered, render
+from hisparse_operator.resources import Child, Rendered, render
 from hisparse_operator.summary import summarise
 from hisparse_operator.telemetry import Sample
 
@@ -118,8 +118,11 @@ class Reconciler:
             and self._applied.get(owner.key) == (rendered.hash, deployment.generation)
         ):
             return True
-        if deployment is None and not await self._still_exists(owner):
-            return False
+        if deployment is None:
+            if not await self._still_exists(owner):
+                return False
+            for child in rendered.children:
+                await self._refuse_stranger(owner, child)
         for child in rendered.children:
             answer = await self._api.apply(child.path, child.body)
         # The last child is the Deployment, whose hash proves the others.
@@ -130,6 +133,18 @@ class Reconciler:
         """Asks the server before something is created: a cache that has not heard of a deletion yet would make orphans."""
         live = await self._api.get(object_path(owner.namespace, owner.name))
         return live is not None and live["metadata"]["uid"] == owner.uid and "deletionTimestamp" not in live["metadata"]
+
+    async def _refuse_stranger(self, owner: HiSparseDeployment, child: Child) -> None:
+        """Raises ApiError when the child's name is taken: an apply would take over, and deletion remove, a stranger's."""
+        live = await self._api.get(child.path)
+        if live is None or any(each["uid"] == owner.uid for each in live["metadata"].get("ownerReferences", [])):
+            return
+        kind = child.body["kind"]
+        raise ApiError(
+            409,
+            "NameTaken",
+            f"{kind} {owner.name} exists and does not belong to this object: rename the object, or remove that {kind}",
+        )
 
     def _observe(
         self,
@@ -203,15 +218,16 @@ class Reconciler:
         return True
 
     def _announce(self, body: dict[str, Any], now: list[Condition], *, before: list[Condition]) -> None:
-        """An event for each condition that came to stand differently; time stamps and numbers in messages are no news."""
+        """An event when the plan was made, and whenever Ready comes to stand differently: it has the reasons of all others."""
         former = {condition.type: (condition.status, condition.reason) for condition in before}
         for condition in now:
-            if former.get(condition.type) == (condition.status, condition.reason) or condition.status == "Unknown":
+            if former.get(condition.type) == (condition.status, condition.reason):
                 continue
-            if condition.type == READY or condition.status == "False":
+            if condition.type == READY or (condition.type == POOL_SIZED and condition.status == "True"):
+                expected = condition.status == "True" or condition.reason in PASSING_REASONS
                 self._post(
                     body,
-                    type="Normal" if condition.status == "True" else "Warning",
+                    type="Normal" if expected else "Warning",
                     reason=condition.reason,
                     message=f"{condition.type}: {condition.message}",
                 )

@@ -36,8 +36,9 @@ CAPACITY = {("", resource, verb) for resource in ("nodes", "pods") for verb in (
 OBJECTS = {
     *(("hisparse.dev", "hisparsedeployments", verb) for verb in ("get", "list", "watch")),
     ("hisparse.dev", "hisparsedeployments/status", "patch"),
-    *(("apps", "deployments", verb) for verb in ("list", "watch", "create", "patch")),
-    *(("", resource, verb) for resource in ("configmaps", "services", "events") for verb in ("create", "patch")),
+    *(("apps", "deployments", verb) for verb in ("get", "list", "watch", "create", "patch")),
+    *(("", resource, verb) for resource in ("configmaps", "services") for verb in ("get", "create", "patch")),
+    *(("", "events", verb) for verb in ("create", "patch")),
 }
 
 

@@ -85,6 +85,21 @@ def test_an_image_that_is_not_there_shows_in_the_condition(operator: Cluster, na
     assert "localhost/nowhere:none" in operator.condition(namespace, "imageless", "Ready")["message"]
 
 
+def test_a_service_of_somebody_else_is_not_taken_over(operator: Cluster, namespace: str) -> None:
+    operator.kubectl("-n", namespace, "create", "service", "clusterip", "taken", "--tcp=80")
+    before = operator.get(namespace, "service", "taken")
+    operator.apply(namespace, deployment("taken"))
+    wait_until(
+        lambda: operator.condition(namespace, "taken", "Ready")["reason"] == "ApplyFailed",
+        seconds=20,
+        what=lambda: operator.describe(namespace, "taken"),
+    )
+    assert "Service taken exists" in operator.condition(namespace, "taken", "Ready")["message"]
+    assert operator.get(namespace, "service", "taken") == before
+    operator.kubectl("-n", namespace, "delete", "service", "taken")
+    operator.wait_ready(namespace, "taken")
+
+
 def _refused(operator: Cluster, namespace: str, name: str, *, reason: str) -> str:
     """The message of the refusal, once it stands on the object; no child was made."""
     wait_until(

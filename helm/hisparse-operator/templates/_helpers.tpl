@@ -65,10 +65,11 @@ which asks for create and patch only; they go with their owner, so nothing is ev
 {{- end }}
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [list, watch, create, patch]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [configmaps, services]
-  verbs: [create, patch]
+  # get: before one is created, its name is looked up, so that nobody else's is taken over
+  verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]

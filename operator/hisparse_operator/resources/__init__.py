@@ -1,5 +1,5 @@
 """spec + Plan -> child objects as dictionaries. Pure: no client, no clock, no environment."""
 
-from hisparse_operator.resources.rendering import Rendered, render
+from hisparse_operator.resources.rendering import Child, Rendered, render
 
-__all__ = ["Rendered", "render"]
+__all__ = ["Child", "Rendered", "render"]

@@ -25,7 +25,7 @@ class FakeApi(Api):
         self.objects: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[str, str]] = []
         self.refusals: dict[str, ApiError] = {}
-        """Path -> what it is refused with."""
+        """Path -> what applying to it is refused with."""
 
     async def get(self, path: str) -> dict[str, Any] | None:
         self._count("GET", path)
@@ -48,7 +48,7 @@ class FakeApi(Api):
 
     def _count(self, verb: str, path: str) -> None:
         self.calls.append((verb, path))
-        if path in self.refusals:
+        if verb == "APPLY" and path in self.refusals:
             raise self.refusals[path]
 
 

@@ -21,6 +21,8 @@ CHILDREN = [
     ("APPLY", "/api/v1/namespaces/shop/services/agents"),
     ("APPLY", DEPLOYMENT_PATH),
 ]
+LOOKS = [("GET", OWNER_PATH), *(("GET", path) for _, path in CHILDREN)]
+"""What is asked before anything is created: whether the object is still there, and whether its children's names are free."""
 QUOTA = ApiError(403, "Forbidden", "exceeded quota: memory")
 
 
@@ -39,7 +41,7 @@ async def served(cluster: FakeCluster | None = None, **fields: object) -> FakeCl
 async def test_fake_api_a_new_object_is_looked_up_then_its_children_are_created_in_order_then_its_status_is_written() -> None:
     cluster = FakeCluster()
     cluster.create(body())
-    assert await cluster.reconcile() == [("GET", OWNER_PATH), *CHILDREN, ("APPLY", STATUS_PATH)]
+    assert await cluster.reconcile() == [*LOOKS, *CHILDREN, ("APPLY", STATUS_PATH)]
     assert cluster.status["observedGeneration"] == 1
     assert cluster.condition("PoolSized")["status"] == "True"
     assert cluster.condition("Ready")["reason"] == "RolloutInProgress"
@@ -68,6 +70,20 @@ async def test_fake_api_nothing_is_created_for_an_object_that_is_gone_meanwhile(
     if live is not None:
         cluster.api.objects[OWNER_PATH] = live
     assert await cluster.reconcile() == [("GET", OWNER_PATH)]
+
+
+async def test_fake_api_a_service_of_somebody_else_is_not_taken_over() -> None:
+    cluster = FakeCluster()
+    cluster.create(body())
+    service_path = "/api/v1/namespaces/shop/services/agents"
+    theirs = {"kind": "Service", "metadata": {"name": "agents", "uid": "theirs"}, "spec": {"clusterIP": "10.0.0.1"}}
+    cluster.api.objects[service_path] = theirs
+    with pytest.raises(ApiError, match="NameTaken"):
+        await cluster.reconcile()
+    assert cluster.api.objects[service_path] == theirs
+    assert DEPLOYMENT_PATH not in cluster.api.objects
+    assert cluster.condition("Ready")["reason"] == "ApplyFailed"
+    assert "Service agents exists and does not belong to this object" in cluster.condition("Ready")["message"]
 
 
 async def test_fake_api_an_object_that_the_cache_does_not_have_or_that_is_being_deleted_is_left_alone() -> None:
@@ -112,7 +128,7 @@ async def test_fake_api_a_deployment_that_was_deleted_is_created_again() -> None
     cluster = await served()
     del cluster.api.objects[DEPLOYMENT_PATH]
     cluster.sync()
-    assert (await cluster.reconcile())[:4] == [("GET", OWNER_PATH), *CHILDREN]
+    assert (await cluster.reconcile())[:7] == [*LOOKS, *CHILDREN]
 
 
 async def test_fake_api_scaling_keeps_the_settled_plan_although_nodes_changed() -> None:
@@ -154,7 +170,7 @@ async def test_fake_api_at04_at05_an_object_that_cannot_be_planned_gets_a_condit
     assert cluster.cache.unplaced == {"shop/agents"}
     cluster.set_nodes(node())
     cluster.sync()
-    assert (await cluster.reconcile())[1:4] == CHILDREN
+    assert (await cluster.reconcile())[4:7] == CHILDREN
     assert cluster.cache.unplaced == set()
 
 
@@ -198,13 +214,13 @@ async def test_fake_api_a_refused_child_shows_in_the_conditions_and_is_raised_to
     cluster.api.refusals["/api/v1/namespaces/shop/services/agents"] = QUOTA
     with pytest.raises(ApiError, match="exceeded quota"):
         await cluster.reconcile()
-    assert cluster.api.calls == [("GET", OWNER_PATH), *CHILDREN[:2], ("APPLY", STATUS_PATH)]
+    assert cluster.api.calls == [*LOOKS, *CHILDREN[:2], ("APPLY", STATUS_PATH)]
     assert cluster.condition("Ready")["reason"] == "ApplyFailed"
     assert "403 Forbidden: exceeded quota: memory" in cluster.condition("Ready")["message"]
     assert "observedGeneration" not in cluster.status
     cluster.api.refusals.clear()
     cluster.sync()
-    assert (await cluster.reconcile())[1:4] == CHILDREN
+    assert (await cluster.reconcile())[4:7] == CHILDREN
     assert cluster.status["observedGeneration"] == 1
 
 
@@ -224,10 +240,7 @@ async def test_fake_api_events_tell_of_changes_only() -> None:
     cluster = FakeCluster()
     cluster.create(body())
     await cluster.reconcile()
-    assert [(kind, reason) for kind, reason, _ in cluster.events] == [
-        ("Warning", "RolloutInProgress"),
-        ("Warning", "RolloutInProgress"),
-    ], "Available and Ready; that a plan was made is no news of its own, that nobody can be asked is none at all"
+    assert [(kind, reason) for kind, reason, _ in cluster.events] == [("Normal", "Planned"), ("Normal", "RolloutInProgress")]
     cluster.events.clear()
     cluster.sync()
     await cluster.reconcile()
