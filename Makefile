@@ -33,7 +33,7 @@ demo-down: ## takes the demo away again
 test: ## lint, then every test that this machine can run
 	$(BOOTSTRAP) test
 	@$(VENV) -m tools.bootstrap.lint
-	@$(VENV) -m pytest -m "not nightly and not gpu" $(PYTEST)
+	@$(VENV) -m pytest -m "not nightly and not gpu" --durations=20 $(PYTEST)
 
 lint: ## ruff, mypy, import contracts, unused code and dependencies, the chart
 	$(BOOTSTRAP) lint

@@ -10,7 +10,7 @@ from hisparse_operator.telemetry import aggregate
 from hisparse_runtime.capacity import human_bytes
 
 # A number that did not change is confirmed with a new time stamp this often: readers see how old it may be.
-REFRESH_SECONDS = 25.0
+REFRESH_SECONDS = 20.0
 
 
 def summarise(observation: Observation) -> HiSparseDeploymentStatus:

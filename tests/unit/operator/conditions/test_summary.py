@@ -172,7 +172,7 @@ def test_at25_a_number_that_a_reader_sees_is_written_at_once_with_its_time(
 
 def test_at25_unchanged_numbers_are_confirmed_after_the_refresh_time() -> None:
     before = written(samples={"a": sample()})
-    for seconds, observed_at in ((REFRESH_SECONDS - 1, "2027-03-04T05:06:07Z"), (REFRESH_SECONDS, "2027-03-04T05:06:32Z")):
+    for seconds, observed_at in ((REFRESH_SECONDS - 1, "2027-03-04T05:06:07Z"), (REFRESH_SECONDS, "2027-03-04T05:06:27Z")):
         status = summarise(serving(before, samples={"a": sample(age_seconds=-seconds)}, seconds_later=seconds))
         assert status.residency is not None
         assert status.residency.observed_at == observed_at
