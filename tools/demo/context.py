@@ -38,8 +38,8 @@ class ContextCluster:
             else:
                 raise BootstrapError(
                     f"context {self.context!r} is neither kind nor minikube, so images cannot be loaded into its nodes:"
-                    " push them to a registry that it reaches and name them: make demo CONTEXT=... OPERATOR_IMAGE=registry/operator:tag"
-                    " ENGINE_IMAGE=registry/engine:tag"
+                    " push them to a registry that it reaches and name them:"
+                    " make demo CONTEXT=... OPERATOR_IMAGE=registry/operator:tag ENGINE_IMAGE=registry/engine:tag"
                 )
 
     @contextmanager

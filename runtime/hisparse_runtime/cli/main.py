@@ -4,6 +4,8 @@ import typer
 
 from hisparse_runtime.cli import crd, serve
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Runtime of hisparse-operator: serve a model, print the CRD.")
+app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, help="Runtime of hisparse-operator: serve a model, print the CRD."
+)
 app.command("crd")(crd.crd)
 app.command("serve")(serve.serve)
