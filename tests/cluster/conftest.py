@@ -1,4 +1,4 @@
-"""A Kubernetes for the session, the CRD in it, and, for those who ask, the operator installed from its chart and images."""
+"""A Kubernetes for the test run, the CRD in it, and, for those who ask, the operator installed from its chart and images."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from tools.images import build_images
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A real one-node cluster of this session's own, with eight GPUs on paper and the CRD installed."""
+    """A real one-node cluster for the whole test run, with eight GPUs on paper and the CRD installed."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a cluster in namespaces of its own needs Linux and root")
     box = DevCluster(name=f"test-{os.getpid()}")
