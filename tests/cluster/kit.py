@@ -80,12 +80,18 @@ class Cluster:
         condition: dict[str, Any] = found[0]
         return condition
 
-    def wait_ready(self, namespace: str, name: str) -> None:
+    def wait_ready(self, namespace: str, name: str, *, seconds: float = 60) -> None:
         wait_until(
             lambda: self.condition(namespace, name, "Ready")["status"] == "True",
-            seconds=60,
+            seconds=seconds,
             what=lambda: self.describe(namespace, name),
         )
+
+    def residency(self, namespace: str, name: str) -> dict[str, Any]:
+        """status.residency, once there is one: Ready comes first, the first scrape a moment later."""
+        wait_until(lambda: "residency" in self.status(namespace, name), seconds=30, what=lambda: self.describe(namespace, name))
+        residency: dict[str, Any] = self.status(namespace, name)["residency"]
+        return residency
 
     def describe(self, namespace: str, name: str) -> str:
         return self.kubectl("-n", namespace, "describe", "hsd", name)

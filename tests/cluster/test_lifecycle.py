@@ -41,13 +41,10 @@ def test_an_object_becomes_ready_with_a_plan_and_children_of_its_own(operator: C
 def test_the_engine_measures_pools_of_exactly_the_planned_size(operator: Cluster, namespace: str) -> None:
     operator.apply(namespace, deployment("exact"))
     operator.wait_ready(namespace, "exact")
-    wait_until(
-        lambda: "residency" in operator.status(namespace, "exact"), seconds=30, what=lambda: operator.describe(namespace, "exact")
-    )
-    status = operator.status(namespace, "exact")
+    residency, plan = operator.residency(namespace, "exact"), operator.status(namespace, "exact")["plan"]
     # block 0 of each pool is the null block, which never holds data
-    assert status["residency"]["hostPool"]["capacityBytes"] == status["plan"]["hostPoolBytes"] - HOST_PAGE_BYTES
-    assert status["residency"]["offload"]["capacityBytes"] == status["plan"]["cpuBytesToUse"] - INDEXER_PAGE_BYTES
+    assert residency["hostPool"]["capacityBytes"] == plan["hostPoolBytes"] - HOST_PAGE_BYTES
+    assert residency["offload"]["capacityBytes"] == plan["cpuBytesToUse"] - INDEXER_PAGE_BYTES
     assert operator.condition(namespace, "exact", "TelemetryAvailable")["status"] == "True"
 
 
@@ -62,10 +59,10 @@ def test_traffic_shows_on_the_object_within_thirty_seconds(operator: Cluster, na
     while not seen and time.monotonic() < deadline:
         answer = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=60, trust_env=False).json()
         assert answer["usage"]["completion_tokens"] == 100
-        seen = operator.status(namespace, "busy")["residency"]["hostPool"]["usedBytes"]
+        seen = operator.residency(namespace, "busy")["hostPool"]["usedBytes"]
     assert seen > 0
     wait_until(
-        lambda: operator.status(namespace, "busy")["residency"]["hostPool"]["usedBytes"] == 0,
+        lambda: operator.residency(namespace, "busy")["hostPool"]["usedBytes"] == 0,
         seconds=30,
         what=lambda: operator.describe(namespace, "busy"),
     )
@@ -153,19 +150,15 @@ def test_a_deleted_object_takes_its_children_along(operator: Cluster, namespace:
 def test_a_restarted_operator_changes_nothing(operator: Cluster, namespace: str) -> None:
     operator.apply(namespace, deployment("steady"))
     operator.wait_ready(namespace, "steady")
-    wait_until(
-        lambda: "residency" in operator.status(namespace, "steady"),
-        seconds=30,
-        what=lambda: operator.describe(namespace, "steady"),
-    )
+    operator.residency(namespace, "steady")  # from here on nothing is left to happen
     before = _versions(operator, namespace)
     pods = _pod_uids(operator, namespace)
     operator.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/hisparse-hisparse-operator")
     operator.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/hisparse-hisparse-operator", "--timeout=80s")
     # the new process has looked at the object once its numbers carry a newer time
-    stamp = operator.status(namespace, "steady")["residency"]["observedAt"]
+    stamp = operator.residency(namespace, "steady")["observedAt"]
     wait_until(
-        lambda: operator.status(namespace, "steady")["residency"]["observedAt"] > stamp,
+        lambda: operator.residency(namespace, "steady")["observedAt"] > stamp,
         seconds=60,
         what=lambda: operator.describe(namespace, "steady"),
     )
@@ -180,14 +173,13 @@ def test_two_replicas_on_one_node_share_its_memory(operator: Cluster, namespace:
     operator.wait_ready(namespace, "pair")
     status = operator.status(namespace, "pair")
     assert status["readyReplicas"] == 2
-    assert status["residency"]["podsReporting"] in {1, 2}
     wait_until(
-        lambda: operator.status(namespace, "pair")["residency"]["podsReporting"] == 2,
+        lambda: operator.residency(namespace, "pair")["podsReporting"] == 2,
         seconds=30,
         what=lambda: operator.describe(namespace, "pair"),
     )
     usable_bytes = status["plan"]["hostPoolBytes"] - HOST_PAGE_BYTES
-    assert operator.status(namespace, "pair")["residency"]["hostPool"]["capacityBytes"] == 2 * usable_bytes
+    assert operator.residency(namespace, "pair")["hostPool"]["capacityBytes"] == 2 * usable_bytes
 
 
 def test_the_operator_may_do_what_it_needs_and_no_more(operator: Cluster) -> None:

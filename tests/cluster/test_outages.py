@@ -10,6 +10,8 @@ from tests.cluster.kit import OPERATOR_NAMESPACE, Cluster, deployment, wait_unti
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 OUTAGE_SECONDS = 60
+# Controllers, scheduler and kubelet come back to the server with delays of their own.
+RECOVERY_SECONDS = 150
 
 
 def test_the_operator_survives_a_minute_of_refused_connections(operator: Cluster, namespace: str) -> None:
@@ -21,7 +23,7 @@ def test_the_operator_survives_a_minute_of_refused_connections(operator: Cluster
     operator.box.start_component("apiserver")
     _wait_answering(operator)
     operator.apply(namespace, deployment("outage", maxNumSeqs=8))
-    operator.wait_ready(namespace, "outage")
+    operator.wait_ready(namespace, "outage", seconds=RECOVERY_SECONDS)
     args = operator.get(namespace, "deployment", "outage")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert args[args.index("--max-num-seqs") + 1] == "8"
     assert _operator_pod(operator) == before  # the same pod, never restarted
@@ -57,7 +59,7 @@ def test_an_object_deleted_while_the_watch_was_down_leaves_no_ghost(operator: Cl
     while time.monotonic() < deadline:
         assert _children(operator, namespace, "ghost") == []
         time.sleep(0.5)
-    operator.wait_ready(namespace, "alive")
+    operator.wait_ready(namespace, "alive", seconds=RECOVERY_SECONDS)
 
 
 def _operator_pod(operator: Cluster) -> tuple[str, int]:
