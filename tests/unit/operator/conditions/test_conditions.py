@@ -211,6 +211,13 @@ TELEMETRY_CASES = [
     pytest.param({}, "Unknown", "NoPods", "No pod is ready", id="no pods"),
     pytest.param({"a": sample(), "b": sample(age_seconds=15)}, "True", "Scraped", "2 of 2 pods report", id="fresh"),
     pytest.param({"a": sample(error="TimeoutError", age_seconds=9)}, "True", "Scraped", "1 of 1 pods", id="one answer missed"),
+    pytest.param(
+        {"a": sample(error="TimeoutError", age_seconds=9), "b": sample(age_seconds=16)},
+        "Unknown",
+        "ScrapePending",
+        "1 of 2 pods",
+        id="one answer missed, another pod silent",
+    ),
     pytest.param({"a": None}, "Unknown", "ScrapePending", "1 of 1 pods have not reported in the last 15 s", id="not asked yet"),
     pytest.param(
         {"a": sample(), "b": sample(age_seconds=16)},

@@ -72,11 +72,13 @@ async def test_fake_api_nothing_is_created_for_an_object_that_is_gone_meanwhile(
     assert await cluster.reconcile() == [("GET", OWNER_PATH)]
 
 
-async def test_fake_api_a_service_of_somebody_else_is_not_taken_over() -> None:
+@pytest.mark.parametrize("owners", [[], [{"uid": "another"}]], ids=["nobody's", "another object's"])
+async def test_fake_api_a_service_of_somebody_else_is_not_taken_over(owners: list[dict[str, str]]) -> None:
     cluster = FakeCluster()
     cluster.create(body())
     service_path = "/api/v1/namespaces/shop/services/agents"
-    theirs = {"kind": "Service", "metadata": {"name": "agents", "uid": "theirs"}, "spec": {"clusterIP": "10.0.0.1"}}
+    metadata = {"name": "agents", "uid": "theirs", "ownerReferences": owners}
+    theirs = {"kind": "Service", "metadata": metadata, "spec": {"clusterIP": "10.0.0.1"}}
     cluster.api.objects[service_path] = theirs
     with pytest.raises(ApiError, match="NameTaken"):
         await cluster.reconcile()
@@ -84,6 +86,17 @@ async def test_fake_api_a_service_of_somebody_else_is_not_taken_over() -> None:
     assert DEPLOYMENT_PATH not in cluster.api.objects
     assert cluster.condition("Ready")["reason"] == "ApplyFailed"
     assert "Service agents exists and does not belong to this object" in cluster.condition("Ready")["message"]
+
+
+async def test_fake_api_at20_a_restart_between_two_children_goes_on_with_those_that_are_there() -> None:
+    cluster = FakeCluster()
+    cluster.create(body())
+    await cluster.reconcile()
+    del cluster.api.objects[DEPLOYMENT_PATH]
+    cluster.restart()
+    cluster.sync()
+    await cluster.reconcile()
+    assert DEPLOYMENT_PATH in cluster.api.objects
 
 
 async def test_fake_api_an_object_that_the_cache_does_not_have_or_that_is_being_deleted_is_left_alone() -> None:
