@@ -2,7 +2,9 @@
 
 import json
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -53,19 +55,29 @@ def test_traffic_shows_on_the_object_within_thirty_seconds(operator: Cluster, na
     operator.wait_ready(namespace, "busy")
     port = operator.box.forward(namespace=namespace, service="busy", port=8000)
     body = {"model": "tiny", "prompt": [65] * 900, "max_tokens": 100}
-    seen = 0
-    deadline = time.monotonic() + 30
-    # the engine is fast, so requests follow each other until a look at the object meets one of them
-    while not seen and time.monotonic() < deadline:
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=60, trust_env=False).json()
-        assert answer["usage"]["completion_tokens"] == 100
-        seen = operator.residency(namespace, "busy")["hostPool"]["usedBytes"]
-    assert seen > 0
-    wait_until(
-        lambda: operator.residency(namespace, "busy")["hostPool"]["usedBytes"] == 0,
-        seconds=30,
-        what=lambda: operator.describe(namespace, "busy"),
-    )
+    stop = threading.Event()
+
+    def client() -> int:
+        num_answered = 0
+        while not stop.is_set():
+            answer = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=60, trust_env=False).json()
+            assert answer["usage"]["completion_tokens"] == 100
+            num_answered += 1
+        return num_answered
+
+    def used_bytes() -> int:
+        used: int = operator.residency(namespace, "busy")["hostPool"]["usedBytes"]
+        return used
+
+    # the engine is fast and a scrape is a moment: several clients without a pause, so that it always meets a request at work
+    with ThreadPoolExecutor() as pool:
+        clients = [pool.submit(client) for _ in range(3)]
+        try:
+            wait_until(lambda: used_bytes() > 0, seconds=30, what=lambda: operator.describe(namespace, "busy"))
+        finally:
+            stop.set()
+    assert all(done.result() > 0 for done in clients)
+    wait_until(lambda: used_bytes() == 0, seconds=30, what=lambda: operator.describe(namespace, "busy"))
 
 
 def test_a_changed_spec_rolls_out(operator: Cluster, namespace: str) -> None:
