@@ -25,7 +25,7 @@ from hisparse_runtime.capacity import (
     smallest_pod,
     split_budget,
 )
-from hisparse_runtime.geometry import ModelConfigError, ModelGeometry, read_geometry
+from hisparse_runtime.geometry import ModelConfigError, ModelGeometry, embedded_geometry
 
 
 def plan(spec: HiSparseDeploymentSpec, *, deployment: str, nodes: Sequence[NodeFacts], pods: Sequence[PodRequest]) -> Plan:
@@ -91,31 +91,32 @@ class _Wishes:
 
 def _geometry(spec: HiSparseDeploymentSpec) -> ModelGeometry:
     try:
-        geometry = read_geometry(spec.model.config)
+        geometry = embedded_geometry(spec.model.config)
     except ModelConfigError as error:
         raise Infeasible(InfeasibleReason.INVALID_MODEL_CONFIG, f"spec.model.config: {error}") from error
-    if spec.engine.max_model_len > geometry.max_position_embeddings:
+    if spec.engine.max_model_len > geometry.model.max_position_embeddings:
         raise Infeasible(
             InfeasibleReason.INVALID_SPEC,
             f"engine.maxModelLen is {spec.engine.max_model_len:,} and the model's max_position_embeddings"
-            f" {geometry.max_position_embeddings:,}: lower engine.maxModelLen to at most that",
+            f" {geometry.model.max_position_embeddings:,}: lower engine.maxModelLen to at most that",
         )
     return geometry
 
 
 def _wishes(spec: HiSparseDeploymentSpec, geometry: ModelGeometry) -> _Wishes:
-    if geometry.index_topk > MAX_DEVICE_BUFFER_ROWS:
+    if geometry.model.index_topk > MAX_DEVICE_BUFFER_ROWS:
         raise Infeasible(
             InfeasibleReason.INVALID_MODEL_CONFIG,
-            f"spec.model.config: index_topk is {geometry.index_topk:,} and a hot region numbers at most"
+            f"spec.model.config: index_topk is {geometry.model.index_topk:,} and a hot region numbers at most"
             f" {MAX_DEVICE_BUFFER_ROWS:,} rows: the model cannot be served with HiSparse",
         )
     rows = spec.engine.device_buffer_size or default_device_buffer_rows(geometry)
-    if rows < geometry.index_topk:
+    if rows < geometry.model.index_topk:
         raise Infeasible(
             InfeasibleReason.INVALID_SPEC,
-            f"engine.deviceBufferSize is {rows:,} and the model's index_topk {geometry.index_topk:,}, all read by one token:"
-            f" raise it to at least {geometry.index_topk:,}, or leave it out for {default_device_buffer_rows(geometry):,}",
+            f"engine.deviceBufferSize is {rows:,} and the model's index_topk {geometry.model.index_topk:,}, all read by one"
+            f" token: raise it to at least {geometry.model.index_topk:,}, or leave it out for"
+            f" {default_device_buffer_rows(geometry):,}",
         )
     host_pool_gib = spec.hi_sparse.host_pool_gib
     host_pool_bytes = None if host_pool_gib is None else fixed_host_pool_bytes(host_pool_gib)

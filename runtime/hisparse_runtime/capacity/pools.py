@@ -122,7 +122,7 @@ def hot_region_blocks(geometry: ModelGeometry, *, device_buffer_rows: int) -> in
 
 def default_device_buffer_rows(geometry: ModelGeometry) -> int:
     """Twice what the indexer picks: half of it can stay from step to step while the other half changes."""
-    return min(2 * geometry.index_topk, MAX_DEVICE_BUFFER_ROWS)
+    return min(2 * geometry.model.index_topk, MAX_DEVICE_BUFFER_ROWS)
 
 
 def _pages(tokens: int, geometry: ModelGeometry) -> int:

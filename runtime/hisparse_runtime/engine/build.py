@@ -31,7 +31,7 @@ class EngineOptions:
 
 def build_limits(config: ModelConfig, options: EngineOptions) -> Limits:
     """Raises ModelConfigError or PoolTooSmallError."""
-    longest = config.geometry.max_position_embeddings
+    longest = config.geometry.model.max_position_embeddings
     if options.max_model_len > longest:
         raise ModelConfigError(
             f"--max-model-len {options.max_model_len} exceeds the model's max_position_embeddings {longest}: lower it"

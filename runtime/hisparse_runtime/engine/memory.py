@@ -37,7 +37,7 @@ class KvMemory:
 
     def __init__(self, *, geometry: ModelGeometry, limits: Limits, shm_directory: Path = SHM_DIRECTORY) -> None:
         layers, page = geometry.num_layers, geometry.page_tokens
-        row, index_row = geometry.row_bytes // _FLOAT_BYTES, geometry.indexer_row_bytes // _FLOAT_BYTES
+        row, index_row = geometry.row_bytes // _FLOAT_BYTES, geometry.model.index_head_dim
         host_bytes = limits.num_host_blocks * geometry.host_page_bytes
         offload_bytes = limits.num_offload_blocks * geometry.indexer_page_bytes
         _check_space(host_bytes=host_bytes, offload_bytes=offload_bytes, directory=shm_directory)

@@ -66,12 +66,12 @@ class Model:
         self.config = config
         self.weights = weights
         self._page = config.geometry.page_tokens
-        half = config.geometry.qk_rope_head_dim // 2
+        half = config.geometry.model.qk_rope_head_dim // 2
         frequencies = config.rope_theta ** (-np.arange(half, dtype=np.float64) / half)
         # A tile may begin before and end after the last position.
-        angles = np.arange(config.geometry.max_position_embeddings + self._page, dtype=np.float64)[:, None] * frequencies
+        angles = np.arange(config.geometry.model.max_position_embeddings + self._page, dtype=np.float64)[:, None] * frequencies
         self._cos, self._sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-        self._scale = np.float32((config.qk_nope_head_dim + config.geometry.qk_rope_head_dim) ** -0.5)
+        self._scale = np.float32((config.qk_nope_head_dim + config.geometry.model.qk_rope_head_dim) ** -0.5)
 
     def forward(self, spans: Sequence[Span], cache: KvCache) -> list[int | None]:
         """Runs all spans in one pass; for each that wants it the most likely next token."""
@@ -89,7 +89,7 @@ class Model:
     def _attend(self, normed: Floats, *, layer: int, tiles: _Tiles, cache: KvCache) -> Floats:
         weights = self.weights.layers[layer]
         geometry, heads, nope = self.config.geometry, self.config.num_attention_heads, self.config.qk_nope_head_dim
-        latent_rank, rope = geometry.kv_lora_rank, geometry.qk_rope_head_dim
+        latent_rank, rope = geometry.model.kv_lora_rank, geometry.model.qk_rope_head_dim
         latents = normed @ weights.latent_down
         latents[..., :latent_rank] = self._norm(latents[..., :latent_rank])
         latents[..., latent_rank:] = self._rotate(latents[..., latent_rank:], tiles.positions)
@@ -123,7 +123,7 @@ class Model:
     def _select(self, normed: Floats, compressed: Floats, *, layer: int, tiles: _Tiles, cache: KvCache) -> list[Indices]:
         """The lightning indexer: by span, the index_topk positions with the highest score of every token."""
         weights = self.weights.layers[layer]
-        index_heads, rope = self.config.index_n_heads, self.config.geometry.qk_rope_head_dim
+        index_heads, rope = self.config.index_n_heads, self.config.geometry.model.qk_rope_head_dim
         query = (compressed @ weights.index_query).reshape(tiles.count, self._page, index_heads, -1)
         query[..., :rope] = self._rotate(query[..., :rope], tiles.positions[:, :, None])
         flat_query = query[tiles.tile, tiles.row]
@@ -132,7 +132,7 @@ class Model:
         for number, part in enumerate(tiles.spans):
             keys = cache.index_keys(layer=layer, span=number)
             positions = tiles.position[part]
-            selection = np.full((len(positions), self.config.geometry.index_topk), PADDING, dtype=np.int64)
+            selection = np.full((len(positions), self.config.geometry.model.index_topk), PADDING, dtype=np.int64)
             # Page by page, as the number of keys is part of the shape.
             pages = positions // self._page
             edges = np.concatenate(([0], np.flatnonzero(pages[1:] != pages[:-1]) + 1, [len(pages)]))

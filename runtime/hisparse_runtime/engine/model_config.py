@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hisparse_runtime.geometry import ModelConfigError, ModelGeometry, read_geometry
+from hisparse_runtime.geometry import ModelConfigError, ModelGeometry, embedded_geometry, whole_number
 
 _MIN_VOCAB = 256  # text is tokenised by bytes
 
@@ -44,42 +44,35 @@ def load_model_config(path: Path) -> ModelConfig:
 
 def read_model_config(config: Mapping[str, Any]) -> ModelConfig:
     """Raises ModelConfigError naming the field that is missing or wrong."""
-    geometry = read_geometry(config)
-    if geometry.qk_rope_head_dim % 2:
+    geometry = embedded_geometry(config)
+    if geometry.model.qk_rope_head_dim % 2:
         raise ModelConfigError(
-            f"config.json: qk_rope_head_dim must be even, rotation works on pairs, got {geometry.qk_rope_head_dim}"
+            f"config.json: qk_rope_head_dim must be even, rotation works on pairs, got {geometry.model.qk_rope_head_dim}"
         )
-    if geometry.index_head_dim < geometry.qk_rope_head_dim:
+    if geometry.model.index_head_dim < geometry.model.qk_rope_head_dim:
         raise ModelConfigError(
-            f"config.json: index_head_dim {geometry.index_head_dim} must be at least qk_rope_head_dim "
-            f"{geometry.qk_rope_head_dim}: the indexer's keys carry the rotary part"
+            f"config.json: index_head_dim {geometry.model.index_head_dim} must be at least qk_rope_head_dim "
+            f"{geometry.model.qk_rope_head_dim}: the indexer's keys carry the rotary part"
         )
-    vocab_size = _whole(config, "vocab_size")
+    vocab_size = whole_number(config, "vocab_size")
     if vocab_size < _MIN_VOCAB:
         raise ModelConfigError(
             f"config.json: vocab_size must be at least {_MIN_VOCAB}, as text is tokenised by bytes, got {vocab_size}"
         )
     return ModelConfig(
         geometry=geometry,
-        hidden_size=_whole(config, "hidden_size"),
-        num_attention_heads=_whole(config, "num_attention_heads"),
-        q_lora_rank=_whole(config, "q_lora_rank"),
-        qk_nope_head_dim=_whole(config, "qk_nope_head_dim"),
-        v_head_dim=_whole(config, "v_head_dim"),
-        index_n_heads=_whole(config, "index_n_heads"),
-        intermediate_size=_whole(config, "intermediate_size"),
+        hidden_size=whole_number(config, "hidden_size"),
+        num_attention_heads=whole_number(config, "num_attention_heads"),
+        q_lora_rank=whole_number(config, "q_lora_rank"),
+        qk_nope_head_dim=whole_number(config, "qk_nope_head_dim"),
+        v_head_dim=whole_number(config, "v_head_dim"),
+        index_n_heads=whole_number(config, "index_n_heads"),
+        intermediate_size=whole_number(config, "intermediate_size"),
         vocab_size=vocab_size,
         rope_theta=_real(config, "rope_theta"),
         rms_norm_eps=_real(config, "rms_norm_eps"),
         eos_token_ids=_eos(config),
     )
-
-
-def _whole(config: Mapping[str, Any], field: str) -> int:
-    value = _present(config, field)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ModelConfigError(f"config.json: {field} must be a positive whole number, got {value!r}")
-    return value
 
 
 def _real(config: Mapping[str, Any], field: str) -> float:

@@ -42,8 +42,8 @@ def make_weights(config: ModelConfig, *, seed: int) -> Weights:
     heads, nope, rope, latent = (
         config.num_attention_heads,
         config.qk_nope_head_dim,
-        geometry.qk_rope_head_dim,
-        geometry.kv_lora_rank,
+        geometry.model.qk_rope_head_dim,
+        geometry.model.kv_lora_rank,
     )
 
     def normal(*shape: int) -> Floats:
@@ -58,8 +58,8 @@ def make_weights(config: ModelConfig, *, seed: int) -> Weights:
             key_up=normal(heads, nope, latent),
             value_up=normal(heads, latent, config.v_head_dim),
             output=normal(heads * config.v_head_dim, config.hidden_size),
-            index_query=normal(config.q_lora_rank, config.index_n_heads * geometry.index_head_dim),
-            index_key=normal(config.hidden_size, geometry.index_head_dim),
+            index_query=normal(config.q_lora_rank, config.index_n_heads * geometry.model.index_head_dim),
+            index_key=normal(config.hidden_size, geometry.model.index_head_dim),
             index_weight=normal(config.hidden_size, config.index_n_heads),
             gate=normal(config.hidden_size, config.intermediate_size),
             up=normal(config.hidden_size, config.intermediate_size),

@@ -1,5 +1,31 @@
-"""config.json -> layers, row bytes, page and block bytes. Pure: no client, no clock, no environment, no arrays."""
+"""config.json -> layers, row bytes, groups, block bytes. Pure: no client, no clock, no environment, no arrays."""
 
-from hisparse_runtime.geometry.model import ModelConfigError, ModelGeometry, read_geometry
+from hisparse_runtime.geometry.cache_format import CacheFormat, CacheFormatError, vllm_cache_format
+from hisparse_runtime.geometry.config_fields import ModelConfigError, whole_number
+from hisparse_runtime.geometry.layout import ModelGeometry, embedded_geometry, lay_out
+from hisparse_runtime.geometry.model import SparseMlaModel, read_model
+from hisparse_runtime.geometry.versions import (
+    NEWEST_VERSION,
+    VLLM_VERSIONS,
+    UnknownVersionError,
+    VllmVersion,
+    vllm_version,
+)
 
-__all__ = ["ModelConfigError", "ModelGeometry", "read_geometry"]
+__all__ = [
+    "NEWEST_VERSION",
+    "VLLM_VERSIONS",
+    "CacheFormat",
+    "CacheFormatError",
+    "ModelConfigError",
+    "ModelGeometry",
+    "SparseMlaModel",
+    "UnknownVersionError",
+    "VllmVersion",
+    "embedded_geometry",
+    "lay_out",
+    "read_model",
+    "vllm_cache_format",
+    "vllm_version",
+    "whole_number",
+]

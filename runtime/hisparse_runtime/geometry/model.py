@@ -1,86 +1,71 @@
-"""A model's config.json becomes the sizes of its KV cache."""
+"""The facts of a sparse-MLA model that its cache depends on, read from its config.json."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# float32 everywhere in the embedded engine's caches; quantised rows come with the vLLM dialects.
-_ELEMENT_BYTES = 4
+from hisparse_runtime.geometry.config_fields import ModelConfigError, whole_number
+from hisparse_runtime.geometry.index_sharing import indexer_owners
 
-
-class ModelConfigError(ValueError):
-    """config.json cannot be served; the message names the field and what is expected."""
+# Widened top-K buffers come in multiples of a tile of the sparse attention kernels (vLLM 0.33).
+_TOPK_TILE_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelGeometry:
-    """Sizes of a sparse-MLA model's KV cache. A *row* is one token's latent in one layer, a *page* is `page_tokens` tokens.
+class SparseMlaModel:
+    """A decoder whose layers keep one latent per token (MLA) and attend to the `index_topk` tokens that an indexer picks.
 
-    Every layer has its own lightning indexer, and all layers form one resident group and one hot group.
+    `owns_indexer` has an entry per sparse-MLA layer: True where the layer runs an indexer of its own (a leader), False where it
+    uses the choice of the layer before it (a follower). `num_mtp_layers` draft layers follow when speculation is on; each owns an
+    indexer. `index_kpool` tokens share one indexer key. Hybrid models have layers of other kinds beside.
     """
 
-    num_layers: int
+    num_hidden_layers: int
+    num_mtp_layers: int
     kv_lora_rank: int
     qk_rope_head_dim: int
-    index_head_dim: int
     index_topk: int
+    index_head_dim: int
+    index_kpool: int
     max_position_embeddings: int
-    page_tokens: int
+    owns_indexer: tuple[bool, ...]
 
     @property
-    def row_bytes(self) -> int:
-        """One token's latent (compressed KV and rotary part) in one layer."""
-        return (self.kv_lora_rank + self.qk_rope_head_dim) * _ELEMENT_BYTES
+    def topk_buffer_rows(self) -> int:
+        """Rows that one token can select: index_topk, and in k-pool models room for the pool that is not complete yet."""
+        if self.index_kpool == 1:
+            return self.index_topk
+        widest = self.index_topk + self.index_kpool - 1
+        return -(-widest // _TOPK_TILE_ROWS) * _TOPK_TILE_ROWS
 
-    @property
-    def indexer_row_bytes(self) -> int:
-        """One token's indexer key in one layer."""
-        return self.index_head_dim * _ELEMENT_BYTES
-
-    @property
-    def host_page_bytes(self) -> int:
-        """One page of latents over all layers: a block of the host pool."""
-        return self.num_layers * self.page_tokens * self.row_bytes
-
-    @property
-    def indexer_page_bytes(self) -> int:
-        """One page of indexer keys over all layers: a block of the offload tier."""
-        return self.num_layers * self.page_tokens * self.indexer_row_bytes
-
-    @property
-    def device_block_bytes(self) -> int:
-        """A block of the device pool holds a resident page, a page of a hot region or of indexer keys: the largest decides."""
-        return max(self.host_page_bytes, self.indexer_page_bytes)
+    def layers(self, *, with_mtp: bool) -> tuple[bool, ...]:
+        """`owns_indexer` with the draft layers that speculation adds."""
+        return self.owns_indexer + (True,) * (self.num_mtp_layers if with_mtp else 0)
 
 
-def read_geometry(config: Mapping[str, Any], *, page_tokens: int = 16) -> ModelGeometry:
-    """Geometry of the model that `config` (the content of config.json) describes.
+def read_model(config: Mapping[str, Any]) -> SparseMlaModel:
+    """The model that `config` (the content of config.json) describes, with the field names of DeepSeek-V3.2 and GLM-5.x.
 
-    Field names are those of DeepSeek-V3.2 and GLM-5.x. Raises ModelConfigError naming the field that is missing or wrong.
+    Raises ModelConfigError naming the field that is missing or wrong, and for models that vLLM refuses to serve with HiSparse.
     """
-    topk_freq = config.get("index_topk_freq", 1)
-    if topk_freq != 1:
+    if str(config.get("model_type", "")).startswith("deepseek_v4"):
+        raise ModelConfigError("model_type deepseek_v4: vLLM does not support DeepSeek V4 with HiSparse, up to 0.33")
+    nested = config.get("text_config")
+    text = nested if isinstance(nested, Mapping) else config
+    if text.get("index_topk") is None:
         raise ModelConfigError(
-            f"index_topk_freq is {topk_freq!r}: layers that share an indexer are not supported; use 1 or leave it out"
+            "config.json has no 'index_topk': HiSparse is only supported for DSA models, whose lightning indexer picks the top-K"
+            " tokens (GLM-5.x, DeepSeek-V3.2)"
         )
-    return ModelGeometry(
-        num_layers=_positive(config, "num_hidden_layers"),
-        kv_lora_rank=_positive(config, "kv_lora_rank"),
-        qk_rope_head_dim=_positive(config, "qk_rope_head_dim"),
-        index_head_dim=_positive(config, "index_head_dim"),
-        index_topk=_positive(config, "index_topk"),
-        max_position_embeddings=_positive(config, "max_position_embeddings"),
-        page_tokens=page_tokens,
+    num_hidden_layers = whole_number(text, "num_hidden_layers")
+    return SparseMlaModel(
+        num_hidden_layers=num_hidden_layers,
+        num_mtp_layers=whole_number(text, "num_nextn_predict_layers", minimum=0, default=0),
+        kv_lora_rank=whole_number(text, "kv_lora_rank"),
+        qk_rope_head_dim=whole_number(text, "qk_rope_head_dim", minimum=0),
+        index_topk=whole_number(text, "index_topk"),
+        index_head_dim=whole_number(text, "index_head_dim"),
+        index_kpool=whole_number(text, "index_kpool", default=1),
+        max_position_embeddings=whole_number(text, "max_position_embeddings"),
+        owns_indexer=indexer_owners(text, num_layers=num_hidden_layers),
     )
-
-
-def _positive(config: Mapping[str, Any], field: str) -> int:
-    if field not in config:
-        raise ModelConfigError(
-            f"config.json has no {field!r}: a sparse-MLA model with a lightning indexer (GLM-5.x, DeepSeek-V3.2) has one"
-        )
-    value = config[field]
-    # bool is an int in Python, not in config.json
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ModelConfigError(f"config.json: {field} must be a positive whole number, got {value!r}")
-    return value

@@ -67,12 +67,12 @@ def plan_limits(
     max_num_batched_tokens: int,
 ) -> Limits:
     """Sizes in blocks. Raises PoolTooSmallError if one request of `max_model_len` tokens does not fit."""
-    hot_rows = device_buffer_size if device_buffer_size is not None else 2 * geometry.index_topk
-    if hot_rows < geometry.index_topk:
+    hot_rows = device_buffer_size if device_buffer_size is not None else 2 * geometry.model.index_topk
+    if hot_rows < geometry.model.index_topk:
         raise PoolTooSmallError(
-            f"--device-buffer-size {hot_rows} is less than index_topk {geometry.index_topk}: "
-            f"a hot region must hold all rows that one token selects; use at least {geometry.index_topk}, "
-            f"or leave it out for {2 * geometry.index_topk}"
+            f"--device-buffer-size {hot_rows} is less than index_topk {geometry.model.index_topk}: "
+            f"a hot region must hold all rows that one token selects; use at least {geometry.model.index_topk}, "
+            f"or leave it out for {2 * geometry.model.index_topk}"
         )
     limits = Limits(
         page_tokens=geometry.page_tokens,

@@ -17,16 +17,17 @@ from hisparse_runtime.capacity import (
     smallest_pod,
     split_budget,
 )
-from hisparse_runtime.geometry import ModelGeometry
+from hisparse_runtime.geometry import embedded_geometry
 
-TINY = ModelGeometry(
-    num_layers=4,
-    kv_lora_rank=32,
-    qk_rope_head_dim=16,
-    index_head_dim=16,
-    index_topk=64,
-    max_position_embeddings=8192,
-    page_tokens=16,
+TINY = embedded_geometry(
+    {
+        "num_hidden_layers": 4,
+        "kv_lora_rank": 32,
+        "qk_rope_head_dim": 16,
+        "index_head_dim": 16,
+        "index_topk": 64,
+        "max_position_embeddings": 8192,
+    }
 )
 HOST_PAGE_BYTES = 12 * 1024
 INDEXER_PAGE_BYTES = 4 * 1024

@@ -17,17 +17,18 @@ from hisparse_runtime.capacity import (
     minimum_host_blocks,
     pool_tokens,
 )
-from hisparse_runtime.geometry import ModelGeometry
+from hisparse_runtime.geometry import embedded_geometry
 from hisparse_runtime.policy import plan_limits
 
-TINY = ModelGeometry(
-    num_layers=4,
-    kv_lora_rank=32,
-    qk_rope_head_dim=16,
-    index_head_dim=16,
-    index_topk=64,
-    max_position_embeddings=8192,
-    page_tokens=16,
+TINY = embedded_geometry(
+    {
+        "num_hidden_layers": 4,
+        "kv_lora_rank": 32,
+        "qk_rope_head_dim": 16,
+        "index_head_dim": 16,
+        "index_topk": 64,
+        "max_position_embeddings": 8192,
+    }
 )
 PAGE_BYTES = 12 * 1024
 

@@ -1,17 +1,18 @@
 import pytest
 
-from hisparse_runtime.geometry import ModelGeometry
+from hisparse_runtime.geometry import embedded_geometry
 from hisparse_runtime.policy import Limits, PoolTooSmallError, plan_limits
 
 # A row is (32 + 16) x 4 = 192 bytes, a host page 4 x 16 x 192 = 12,288, an indexer page 4 x 16 x 16 x 4 = 4,096.
-GEOMETRY = ModelGeometry(
-    num_layers=4,
-    kv_lora_rank=32,
-    qk_rope_head_dim=16,
-    index_head_dim=16,
-    index_topk=64,
-    max_position_embeddings=8192,
-    page_tokens=16,
+GEOMETRY = embedded_geometry(
+    {
+        "num_hidden_layers": 4,
+        "kv_lora_rank": 32,
+        "qk_rope_head_dim": 16,
+        "index_head_dim": 16,
+        "index_topk": 64,
+        "max_position_embeddings": 8192,
+    }
 )
 
 

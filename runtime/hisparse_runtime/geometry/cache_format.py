@@ -1,0 +1,98 @@
+"""How many bytes one token takes: the cache formats of vLLM's sparse attention backends, and that of the embedded engine."""
+
+from dataclasses import dataclass
+
+from hisparse_runtime.geometry.config_fields import ModelConfigError
+from hisparse_runtime.geometry.model import SparseMlaModel
+
+# Tokens of one block. vLLM's indexer kernels read pages of 64 tokens, whatever larger --block-size is asked for.
+VLLM_PAGE_TOKENS = 64
+EMBEDDED_PAGE_TOKENS = 16
+
+_FLOAT32_BYTES = 4
+_BFLOAT16_BYTES = 2
+# 512 fp8 values, 4 float32 scales, 64 bfloat16 rotary values: one opaque blob, whatever the model's dimensions say.
+_FP8_DS_MLA_BYTES = 656
+_NVFP4_DS_MLA_BYTES = 352
+# The indexer's keys are fp8 with a float32 scale for each 128 of them.
+_INDEXER_SCALE_BLOCK = 128
+_INDEXER_SCALE_BYTES = 4
+
+# KV cache dtype -> format, by the GPU's major compute capability (9: Hopper, 10: B200 and B300, 12: RTX PRO 6000). On Hopper and
+# on 12, FlashMLA and FlashInfer store every fp8 cache as fp8_ds_mla; trtllm-gen on 10 takes plain fp8 and refuses fp8_ds_mla.
+_FORMATS = {
+    9: {"auto": "bfloat16", "bfloat16": "bfloat16", "fp8": "fp8_ds_mla", "fp8_ds_mla": "fp8_ds_mla"},
+    10: {
+        "auto": "bfloat16",
+        "bfloat16": "bfloat16",
+        "fp8": "fp8",
+        "fp8_e4m3": "fp8",
+        "nvfp4_ds_mla": "nvfp4_ds_mla",
+    },
+    12: {"auto": "fp8_ds_mla", "fp8": "fp8_ds_mla", "fp8_e4m3": "fp8_ds_mla", "fp8_ds_mla": "fp8_ds_mla"},
+}
+
+
+class CacheFormatError(ValueError):
+    """The GPU's kernels have no such KV cache; the message says which ones they have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFormat:
+    """Bytes of one token in one layer: its latent (`row_bytes`) and its key in a layer that owns an indexer.
+
+    A page is `page_tokens` tokens. `ordinary_alignment_rows`: without HiSparse, blocks start at a multiple of so many rows.
+    """
+
+    name: str
+    page_tokens: int
+    row_bytes: int
+    indexer_page_bytes: int
+    ordinary_alignment_rows: int = 1
+
+    @property
+    def page_bytes(self) -> int:
+        """Latents of one page in one layer."""
+        return self.page_tokens * self.row_bytes
+
+
+def vllm_cache_format(model: SparseMlaModel, *, kv_cache_dtype: str, capability: tuple[int, int]) -> CacheFormat:
+    """The format that vLLM's default backend for the GPU stores. Raises CacheFormatError for one that it refuses."""
+    formats = _FORMATS.get(capability[0])
+    if formats is None:
+        raise CacheFormatError(
+            f"compute capability {capability[0]}.{capability[1]}: vLLM's sparse attention backends need 9.0, 10.x or 12.x"
+        )
+    name = formats.get(kv_cache_dtype)
+    if name is None:
+        raise CacheFormatError(
+            f"kv_cache_dtype {kv_cache_dtype!r}: vLLM has no sparse attention backend for it at compute capability"
+            f" {capability[0]}.{capability[1]}; use one of {', '.join(formats)}"
+        )
+    latent = model.kv_lora_rank + model.qk_rope_head_dim
+    row_bytes = {
+        "bfloat16": latent * _BFLOAT16_BYTES,
+        "fp8": latent,
+        "fp8_ds_mla": _FP8_DS_MLA_BYTES,
+        "nvfp4_ds_mla": _NVFP4_DS_MLA_BYTES,
+    }[name]
+    key_bytes = model.index_head_dim + model.index_head_dim // _INDEXER_SCALE_BLOCK * _INDEXER_SCALE_BYTES
+    return CacheFormat(
+        name=name,
+        page_tokens=VLLM_PAGE_TOKENS,
+        row_bytes=row_bytes,
+        indexer_page_bytes=VLLM_PAGE_TOKENS // model.index_kpool * key_bytes,
+        ordinary_alignment_rows=32 if name == "fp8" else 1,
+    )
+
+
+def embedded_cache_format(model: SparseMlaModel) -> CacheFormat:
+    """float32 everywhere: the embedded engine computes on a CPU."""
+    if model.index_kpool != 1:
+        raise ModelConfigError(f"config.json: index_kpool is {model.index_kpool}: the embedded engine has a key for each token")
+    return CacheFormat(
+        name="float32",
+        page_tokens=EMBEDDED_PAGE_TOKENS,
+        row_bytes=(model.kv_lora_rank + model.qk_rope_head_dim) * _FLOAT32_BYTES,
+        indexer_page_bytes=EMBEDDED_PAGE_TOKENS * model.index_head_dim * _FLOAT32_BYTES,
+    )
