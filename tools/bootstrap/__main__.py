@@ -41,6 +41,11 @@ def prepare(goal: str, *, context: str, timeline: Timeline) -> None:
     if is_linux() and is_root():
         install_packages(cluster=own_cluster, images=own_cluster or goal == "images", timeline=timeline)
     make_environment(timeline=timeline)
+    if goal == "test":
+        # Late, as below: it asks for locks that the other goals do without.
+        from tools.upstream import prepare as prepare_upstream  # noqa: PLC0415
+
+        prepare_upstream(timeline=timeline)
     if own_cluster and is_linux():
         # Late, and not at the top: the package is imported on Linux only.
         from tools.devcluster.binaries import program_paths  # noqa: PLC0415

@@ -22,16 +22,24 @@ VARIABLE_OF_OPTION = {
 
 
 def install_locked(python: Path, files: Sequence[Path], *, uv_file: Path, timeline: Timeline) -> None:
-    """`uv_file` locks uv itself, which pip installs; where uv cannot fetch what pip can, pip does it all."""
+    """`uv_file` locks uv itself, which pip installs beside the rest."""
     run([python, *PIP, "--require-hashes", "-r", uv_file])
+    install_with_uv(python.parent / "uv", python, files, timeline=timeline)
+
+
+def install_with_uv(uv: Path, python: Path, files: Sequence[Path], *, timeline: Timeline, is_cached: bool = True) -> None:
+    """Into the environment of `python`; where uv cannot fetch what pip can, pip does it all.
+
+    Unless `is_cached`, neither keeps a copy for other environments.
+    """
     requirements = [word for path in files for word in ("-r", str(path))]
     try:
         environment = uv_environment(run([python, "-m", "pip", "config", "list"]), present=os.environ)
-        options = ["--quiet", "--no-deps", "--require-hashes"]
-        run([python.parent / "uv", "pip", "install", "--python", python, *options, *requirements], environment=environment)
+        options = ["--quiet", "--no-deps", "--require-hashes", *([] if is_cached else ["--no-cache"])]
+        run([uv, "pip", "install", "--python", python, *options, *requirements], environment=environment)
     except BootstrapError as error:
         timeline.say(f"uv could not install the locked packages, pip tries: {str(error).splitlines()[-1].strip()}")
-        run([python, *PIP, "--require-hashes", *requirements])
+        run([python, *PIP, *([] if is_cached else ["--no-cache-dir"]), "--require-hashes", *requirements])
 
 
 def uv_environment(pip_configuration: str, *, present: Mapping[str, str]) -> dict[str, str]:
