@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from hisparse_operator.api import Condition, HiSparseDeployment
+from hisparse_operator.api import Condition, EngineType, HiSparseDeployment
 from hisparse_operator.cluster.slim import DeploymentFacts, PodFacts
 from hisparse_operator.planning import Infeasible, Plan
 from hisparse_operator.resources.service import endpoint
@@ -20,7 +20,7 @@ READY = "Ready"
 TELEMETRY_AVAILABLE = "TelemetryAvailable"
 TYPES = (POOL_SIZED, AVAILABLE, READY, TELEMETRY_AVAILABLE)
 
-PASSING_REASONS = frozenset({"PodsNotReady", "RolloutInProgress", "ScaledToZero"})
+PASSING_REASONS = frozenset({"PlannedOnly", "PodsNotReady", "RolloutInProgress", "ScaledToZero"})
 """Reasons of a Ready that is False as it should be: work in progress, or nothing asked for."""
 
 
@@ -152,7 +152,6 @@ def _is_settled(observation: Observation) -> bool:
 
 def _obstacle(observation: Observation) -> _Finding:
     """What stands between now and all pods being ready, the most telling cause first."""
-    wanted = observation.owner.spec.replicas
     pods = [pod for pod in observation.pods if not pod.deleting]
     for pod in pods:
         if pod.unschedulable:
@@ -169,6 +168,14 @@ def _obstacle(observation: Observation) -> _Finding:
         return _Finding("False", observation.problem.reason, observation.problem.message)
     if observation.apply_error:
         return _apply_failed(observation)
+    return _progress(observation)
+
+
+def _progress(observation: Observation) -> _Finding:
+    """Nothing is wrong: what is being waited for."""
+    wanted = observation.owner.spec.replicas
+    if observation.owner.spec.engine.type is EngineType.VLLM:
+        return _Finding("False", "PlannedOnly", "vLLM engines are planned and not started yet: status.plan has their sizes.")
     if not _is_settled(observation):
         updated = observation.deployment.updated if observation.deployment else 0
         return _Finding(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from hisparse_operator import metrics, settled_plan
-from hisparse_operator.api import API_VERSION, GROUP, KIND, PLURAL, VERSION, HiSparseDeployment, InvalidObjectError
+from hisparse_operator.api import API_VERSION, GROUP, KIND, PLURAL, VERSION, EngineType, HiSparseDeployment, InvalidObjectError
 from hisparse_operator.api.status import Condition, PoolUse
 from hisparse_operator.cluster.api import Api, ApiError
 from hisparse_operator.cluster.cache import Cache
@@ -64,7 +64,7 @@ class Reconciler:
         made, problem = self._plan(owner)
         rendered: Rendered | None = None
         refusal: ApiError | None = None
-        if made is not None:
+        if made is not None and owner.spec.engine.type is EngineType.EMBEDDED:
             rendered = render(owner, plan=made, settled=settled_plan.write(made, owner=owner), engine_image=self._engine_image)
             try:
                 if not await self._apply_children(owner, rendered):

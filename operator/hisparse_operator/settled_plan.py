@@ -8,7 +8,7 @@ import json
 import logging
 
 from hisparse_operator.api import HiSparseDeployment
-from hisparse_operator.planning import Plan, plan_from_dict, plan_to_dict
+from hisparse_operator.planning import Plan, plan_from_json, plan_to_json
 from hisparse_operator.resources.names import PLAN_ANNOTATION
 from hisparse_operator.resources.rendering import digest
 
@@ -26,7 +26,7 @@ def spec_hash(owner: HiSparseDeployment) -> str:
 
 def write(plan: Plan, *, owner: HiSparseDeployment) -> str:
     """The annotation's text."""
-    return json.dumps({"specHash": spec_hash(owner), "plan": plan_to_dict(plan)}, sort_keys=True)
+    return json.dumps({"specHash": spec_hash(owner), "plan": json.loads(plan_to_json(plan))}, sort_keys=True)
 
 
 def read(text: str, *, owner: HiSparseDeployment) -> Plan | None:
@@ -38,7 +38,7 @@ def read(text: str, *, owner: HiSparseDeployment) -> Plan | None:
         return None
     try:
         content = json.loads(text)
-        return plan_from_dict(content["plan"]) if content["specHash"] == spec_hash(owner) else None
+        return plan_from_json(json.dumps(content["plan"])) if content["specHash"] == spec_hash(owner) else None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         logger.warning("%s: annotation %s cannot be read, planning anew: %s", owner.key, PLAN_ANNOTATION, error)
         return None

@@ -6,7 +6,7 @@ Field descriptions become the text of `kubectl explain hsd`, constraints become 
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 from hisparse_operator.api.quantity import Quantity
@@ -21,18 +21,73 @@ class SpecModel(BaseModel):
 class EngineType(StrEnum):
     """Which engine serves the model."""
 
+    VLLM = "VLLM"
     EMBEDDED = "Embedded"
 
 
 class Model(SpecModel):
     name: str = Field(min_length=1, max_length=253, description="Name of the model in requests (`model`).")
     config: dict[str, Any] = Field(
-        description="The model's config.json as an object. Its layers, row sizes and index top-K decide every memory size.",
+        default={},
+        description="The model's config.json as an object. Its layers, row sizes and index top-K decide every memory size."
+        " What is left out is filled in for models that are known by their name (GLM-5.x, DeepSeek-V3.2).",
         json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
     )
 
 
+class Vllm(SpecModel):
+    """How vLLM is run, as far as memory sizes depend on it; fields are called like vLLM's options."""
+
+    version: str | None = Field(
+        default=None,
+        pattern=r"^v?0\.[0-9]{1,3}(\.[0-9]{1,3})?$",
+        description="vLLM release in the engine image. Sizes are known for 0.30 to 0.33; default: the newest of them.",
+    )
+    gpu: str = Field(
+        min_length=1,
+        max_length=63,
+        description="Kind of GPU, such as H200 or B200: it decides the KV row format and the estimates.",
+    )
+    tensor_parallel_size: int = Field(default=1, ge=1, le=64, description="GPUs of one replica of the engine.")
+    data_parallel_size: int = Field(
+        default=1, ge=1, le=64, description="Replicas of the engine in one pod, each with its own pools."
+    )
+    expert_parallel: bool = Field(default=True, description="Whether routed experts are split over all GPUs of the pod.")
+    kv_cache_dtype: str = Field(
+        default="auto", max_length=32, pattern="^[a-z0-9_]+$", description="KV cache dtype, such as auto, fp8 or bfloat16."
+    )
+    num_speculative_tokens: int = Field(default=0, ge=0, le=16, description="Draft tokens of MTP speculation; 0 is none.")
+    async_scheduling: bool = Field(default=True, description="Whether a step is scheduled while the one before still runs.")
+    gpu_memory_utilization: float = Field(default=0.92, gt=0, le=1, description="Share of each GPU that vLLM may use.")
+    extra_args: list[Annotated[str, StringConstraints(max_length=1024)]] = Field(
+        default=[],
+        max_length=64,
+        description="More arguments of `vllm serve`. What the memory plan decides cannot be given here.",
+    )
+
+
+def _rule(rule: str, message: str) -> dict[str, JsonValue]:
+    return {"rule": rule, "message": message, "reason": "FieldValueInvalid"}
+
+
+_EMBEDDED_NEEDS_POOL = "gpuKVCache is required for type Embedded, whose device pool is a part of the pod's memory"
+_EMBEDDED_HAS_NO_VLLM = "vllm must be left out for type Embedded"
+_VLLM_NEEDS_VLLM = "vllm is required for type VLLM: at least vllm.gpu, which decides the KV row format"
+_VLLM_GPUS_FOLLOW = "gpus must be left out for type VLLM: it is vllm.tensorParallelSize x vllm.dataParallelSize"
+
+
 class Engine(SpecModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                _rule("self.type != 'Embedded' || has(self.gpuKVCache)", _EMBEDDED_NEEDS_POOL),
+                _rule("self.type != 'Embedded' || !has(self.vllm)", _EMBEDDED_HAS_NO_VLLM),
+                _rule("self.type != 'VLLM' || has(self.vllm)", _VLLM_NEEDS_VLLM),
+                _rule("self.type != 'VLLM' || !has(self.gpus) || self.gpus == 0", _VLLM_GPUS_FOLLOW),
+            ]
+        }
+    )
+
     type: EngineType = Field(description="Engine that serves the model. Embedded: the project's own engine on a CPU.")
     image: str | None = Field(
         default=None,
@@ -42,17 +97,57 @@ class Engine(SpecModel):
         description="Engine image. Default: the operator's own choice, set at its installation.",
     )
     max_model_len: int = Field(ge=1, le=1 << 24, description="Longest request, prompt and output together, in tokens.")
-    max_num_seqs: int = Field(default=16, ge=1, le=4096, description="Most requests that run at the same time.")
-    max_num_batched_tokens: int = Field(default=512, ge=1, le=1 << 20, description="Most tokens that one engine step processes.")
-    gpu_kv_cache: Quantity = Field(
+    max_num_seqs: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most requests that run at once. Default: 16 for Embedded, 256 for VLLM.",
+    )
+    max_num_batched_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=1 << 20,
+        description="Most tokens that one engine step processes. Default: 512 for Embedded, 8192 for VLLM.",
+    )
+    gpu_kv_cache: Quantity | None = Field(
+        default=None,
         alias="gpuKVCache",
-        description="Size of the device block pool, home of resident pages, hot regions and indexer pages.",
+        description="KV memory of one GPU, home of resident pages, hot regions and indexer pages."
+        " Default for VLLM: estimated from the GPU and the model's weights.",
     )
     device_buffer_size: int | None = Field(
         default=None, ge=1, le=32768, description="Rows of one request's hot region. Default: 2 x index_topk of the model."
     )
     cpu: Quantity = Field(default="1", description="CPU request of one pod.")
-    gpus: int = Field(default=0, ge=0, le=64, description="GPUs (nvidia.com/gpu) of one pod.")
+    gpus: int = Field(default=0, ge=0, le=64, description="GPUs (nvidia.com/gpu) of one pod of type Embedded.")
+    vllm: Vllm | None = Field(default=None, description="How vLLM is run. Required for type VLLM.")
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.type is EngineType.EMBEDDED and self.gpu_kv_cache is None:
+            raise ValueError(_EMBEDDED_NEEDS_POOL)
+        if self.type is EngineType.EMBEDDED and self.vllm is not None:
+            raise ValueError(_EMBEDDED_HAS_NO_VLLM)
+        if self.type is EngineType.VLLM and self.vllm is None:
+            raise ValueError(_VLLM_NEEDS_VLLM)
+        if self.type is EngineType.VLLM and self.gpus:
+            raise ValueError(_VLLM_GPUS_FOLLOW)
+        return self
+
+    @property
+    def num_seqs(self) -> int:
+        """`max_num_seqs`, or the engine's default."""
+        return self.max_num_seqs or (16 if self.vllm is None else 256)
+
+    @property
+    def num_batched_tokens(self) -> int:
+        """`max_num_batched_tokens`, or the engine's default."""
+        return self.max_num_batched_tokens or (512 if self.vllm is None else 8192)
+
+    @property
+    def pod_gpus(self) -> int:
+        """GPUs of one pod, of whichever type."""
+        return self.gpus if self.vllm is None else self.vllm.tensor_parallel_size * self.vllm.data_parallel_size
 
 
 class HiSparse(SpecModel):

@@ -21,6 +21,15 @@ class Condition(StatusModel):
     observed_generation: int = Field(ge=0)
 
 
+class ConcurrencyStatus(StatusModel):
+    """Requests of maxModelLen tokens that one engine replica runs side by side."""
+
+    ordinary: str = Field(description="Without HiSparse.")
+    steady: str = Field(description="With HiSparse, once running requests read from the host.")
+    host: str = Field(description="That the host pool holds.")
+    limited_by: str = Field(description="What ends the steady number: gpu, host or max_num_seqs.")
+
+
 class PlanStatus(StatusModel):
     """The memory plan of one pod. A pod's plan is settled when its spec is first planned and kept until the spec changes."""
 
@@ -32,6 +41,12 @@ class PlanStatus(StatusModel):
     memory_bytes: int = Field(description="Memory request and limit of one pod.")
     host_pool_tokens: int = Field(description="Tokens whose KV the host pool holds.")
     device_pool_tokens: int = Field(description="Tokens whose KV the device pool holds when everything is resident.")
+    startup_seconds: int | None = Field(
+        default=None, description="Time that a pod may take to start, from the bytes it has to move."
+    )
+    termination_seconds: int | None = Field(default=None, description="Time that a pod may take to stop.")
+    concurrency: ConcurrencyStatus | None = None
+    warnings: list[str] = Field(default=[], description="What is accepted and may not be what was wanted.")
     arithmetic: list[str] = Field(description="How the numbers came about, a step a line.")
 
 

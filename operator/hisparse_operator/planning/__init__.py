@@ -1,7 +1,7 @@
 """spec + nodes -> Plan with its arithmetic. Pure: no client, no clock, no environment."""
 
 from hisparse_operator.planning.facts import NodeFacts, PodRequest, Taint
-from hisparse_operator.planning.plan import Infeasible, InfeasibleReason, Plan, plan_from_dict, plan_to_dict
+from hisparse_operator.planning.plan import Infeasible, InfeasibleReason, Plan, plan_from_json, plan_to_json
 from hisparse_operator.planning.planner import plan
 
 __all__ = [
@@ -12,6 +12,6 @@ __all__ = [
     "PodRequest",
     "Taint",
     "plan",
-    "plan_from_dict",
-    "plan_to_dict",
+    "plan_from_json",
+    "plan_to_json",
 ]

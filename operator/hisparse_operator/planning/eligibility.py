@@ -71,7 +71,7 @@ def _obstacle(spec: HiSparseDeploymentSpec, node: NodeFacts) -> _Obstacle | None
             text = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
             what = f"taint {text} that is not tolerated"
             return _Obstacle(one=f"has {what}", several=f"have {what}", step="add it to spec.tolerations or remove the taint")
-    if node.allocatable_gpus < spec.engine.gpus:
-        what = f"{node.allocatable_gpus} nvidia.com/gpu of {spec.engine.gpus} needed"
+    if node.allocatable_gpus < spec.engine.pod_gpus:
+        what = f"{node.allocatable_gpus} nvidia.com/gpu of {spec.engine.pod_gpus} needed"
         return _Obstacle(one=f"has {what}", several=f"have {what}", step="lower spec.engine.gpus or add a node with enough GPUs")
     return None

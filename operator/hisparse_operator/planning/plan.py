@@ -1,11 +1,12 @@
 """The answer of planning: a memory plan, or the reason why there is none."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from hisparse_operator.api.status import PlanStatus
+from pydantic import ConfigDict, TypeAdapter
+
+from hisparse_operator.api.status import ConcurrencyStatus, PlanStatus
+from hisparse_runtime.capacity import Concurrency
 
 
 class InfeasibleReason(StrEnum):
@@ -31,24 +32,33 @@ class Infeasible(Exception):  # noqa: N818  (an answer of planning, not a fault 
 class Plan:
     """Sizes of one pod, and where they come from.
 
-    `host_pool_gib` stands for exactly `host_pool_bytes`. `node` is the node whose share decided the sizes.
+    `host_pool_gib` stands for exactly `host_pool_bytes`. `node` is the node whose share decided the sizes. `concurrency` is
+    known for vLLM.
     """
 
-    node: str
-    eligible_nodes: int
-    pods_per_node: int
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    node: str = ""
+    eligible_nodes: int = 0
+    pods_per_node: int = 0
     host_pool_bytes: int
     host_pool_gib: float
     cpu_bytes_to_use: int
     gpu_kv_bytes: int
     device_buffer_rows: int
+    max_model_len: int
     shm_bytes: int
     memory_bytes: int
     host_pool_tokens: int
     device_pool_tokens: int
+    startup_seconds: int
+    termination_seconds: int
+    concurrency: Concurrency | None = None
     arithmetic: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def to_status(self) -> PlanStatus:
+        now = self.concurrency
         return PlanStatus(
             node=self.node,
             eligible_nodes=self.eligible_nodes,
@@ -58,31 +68,26 @@ class Plan:
             memory_bytes=self.memory_bytes,
             host_pool_tokens=self.host_pool_tokens,
             device_pool_tokens=self.device_pool_tokens,
+            startup_seconds=self.startup_seconds,
+            termination_seconds=self.termination_seconds,
+            concurrency=None
+            if now is None
+            else ConcurrencyStatus(
+                ordinary=f"{now.ordinary:.2f}", steady=f"{now.steady:.2f}", host=f"{now.host:.2f}", limited_by=now.limited_by
+            ),
+            warnings=list(self.warnings),
             arithmetic=list(self.arithmetic),
         )
 
 
-def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values; `plan_from_dict` gives the same plan back."""
-    return asdict(plan) | {"arithmetic": list(plan.arithmetic)}
+_ADAPTER = TypeAdapter(Plan)
 
 
-def plan_from_dict(values: Mapping[str, Any]) -> Plan:
-    """Raises ValueError naming the field when these are not a plan's values: another version may have written them."""
-    names = {field.name for field in fields(Plan)}
-    if not isinstance(values, Mapping) or set(values) != names:
-        raise ValueError(f"a plan has the fields {', '.join(sorted(names))}, got {sorted(values)}")
-    for name, value in values.items():
-        if not _is_plan_value(name, value):
-            raise ValueError(f"field {name} of a plan cannot be {value!r}")
-    return Plan(**{**values, "host_pool_gib": float(values["host_pool_gib"]), "arithmetic": tuple(values["arithmetic"])})
+def plan_to_json(plan: Plan) -> str:
+    """`plan_from_json` gives the same plan back."""
+    return _ADAPTER.dump_json(plan).decode()
 
 
-def _is_plan_value(name: str, value: object) -> bool:
-    if name == "node":
-        return isinstance(value, str)
-    if name == "arithmetic":
-        return isinstance(value, list) and all(isinstance(line, str) for line in value)
-    # bool is an int in Python
-    is_number = isinstance(value, int) or (name == "host_pool_gib" and isinstance(value, float))
-    return is_number and not isinstance(value, bool)
+def plan_from_json(text: str) -> Plan:
+    """Raises ValueError naming the field when this is not a plan: another version may have written it, or a person."""
+    return _ADAPTER.validate_json(text)

@@ -10,12 +10,9 @@ from hisparse_operator.resources.service import HTTP_PORT
 
 # The embedded image's user; numeric, and the group too: a group of the image alone does not reach the container everywhere.
 _USER = 10001
-# Time for endpoints to leave the routers before the engine hears SIGTERM, then for running requests, then to go.
+# Time for endpoints to leave the routers before the engine hears SIGTERM, and then for running requests.
 _ENDPOINT_GRACE_SECONDS = 5
 _DRAIN_SECONDS = 30
-_EXIT_SECONDS = 10
-# The embedded engine makes its weights itself and answers within seconds; this is for a node that is busy with something else.
-_STARTUP_SECONDS = 120
 
 
 def deployment(owner: HiSparseDeployment, *, plan: Plan, settled: str, engine_image: str, config_hash: str) -> dict[str, Any]:
@@ -29,7 +26,7 @@ def deployment(owner: HiSparseDeployment, *, plan: Plan, settled: str, engine_im
             "selector": {"matchLabels": selector(owner.name)},
             # GPUs and host memory are taken whole: a surge pod would find neither, and the roll-out would wait for ever.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-            "progressDeadlineSeconds": 2 * _STARTUP_SECONDS,
+            "progressDeadlineSeconds": 2 * plan.startup_seconds,
             "template": {
                 "metadata": {"labels": labels(owner.name), "annotations": {CONFIG_ANNOTATION: config_hash}},
                 "spec": _pod(owner, plan=plan, image=owner.spec.engine.image or engine_image),
@@ -44,7 +41,7 @@ def _pod(owner: HiSparseDeployment, *, plan: Plan, image: str) -> dict[str, Any]
         "automountServiceAccountToken": False,
         # A Service named like an engine's own variable prefix must not reach its environment.
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": _ENDPOINT_GRACE_SECONDS + _DRAIN_SECONDS + _EXIT_SECONDS,
+        "terminationGracePeriodSeconds": plan.termination_seconds,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _USER,
@@ -82,7 +79,7 @@ def _container(owner: HiSparseDeployment, *, plan: Plan, image: str) -> dict[str
             "requests": {"cpu": str(owner.spec.engine.cpu), "memory": memory, **gpus},
             "limits": {"memory": memory, **gpus},
         },
-        "startupProbe": _probe(period_seconds=1, failures=_STARTUP_SECONDS),
+        "startupProbe": _probe(period_seconds=1, failures=plan.startup_seconds),
         "readinessProbe": _probe(period_seconds=2, failures=2),
         "livenessProbe": _probe(period_seconds=10, failures=6),
         "lifecycle": {"preStop": {"sleep": {"seconds": _ENDPOINT_GRACE_SECONDS}}},
@@ -103,8 +100,8 @@ def _arguments(owner: HiSparseDeployment, *, plan: Plan) -> list[str]:
         "--host": "0.0.0.0",  # noqa: S104 - a pod serves its pod address
         "--port": HTTP_PORT,
         "--max-model-len": engine.max_model_len,
-        "--max-num-seqs": engine.max_num_seqs,
-        "--max-num-batched-tokens": engine.max_num_batched_tokens,
+        "--max-num-seqs": engine.num_seqs,
+        "--max-num-batched-tokens": engine.num_batched_tokens,
         "--gpu-kv-bytes": plan.gpu_kv_bytes,
         "--host-pool-gib": plan.host_pool_gib,
         "--cpu-bytes-to-use": plan.cpu_bytes_to_use,

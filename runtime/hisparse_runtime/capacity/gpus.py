@@ -7,6 +7,7 @@
 
 from dataclasses import dataclass
 
+from hisparse_runtime.capacity.errors import SettingsError
 from hisparse_runtime.capacity.units import GIB, KIB, human_bytes
 
 _GB = 10**9
@@ -75,7 +76,7 @@ def resolver_shared_memory_bytes(*, num_speculative_tokens: int, topk_rows: int,
 
 
 def check_resolver_shared_memory(gpu: Gpu, *, num_speculative_tokens: int, topk_rows: int, device_buffer_rows: int) -> None:
-    """Raises ValueError when the resolver needs more shared memory per block than the GPU allows.
+    """Raises SettingsError when the resolver needs more shared memory per block than the GPU allows.
 
     The text has both numbers and what would fit: a smaller device_buffer_size, fewer speculative tokens.
     """
@@ -94,7 +95,7 @@ def check_resolver_shared_memory(gpu: Gpu, *, num_speculative_tokens: int, topk_
         buffer_rows = (fewer + 2) * topk_rows
         ways.append(f"num_speculative_tokens to {fewer} with device_buffer_size {buffer_rows:,}")
     next_step = f"lower {' or '.join(ways)}" if ways else f"no setting fits a top-K of {topk_rows:,} rows, use another GPU"
-    raise ValueError(
+    raise SettingsError(
         f"the residency resolver needs {needed_bytes:,} B of shared memory per block for device_buffer_size"
         f" {device_buffer_rows:,} and {num_speculative_tokens} speculative tokens (top-K of {topk_rows:,} rows); {gpu.name}"
         f" allows {available_bytes:,} B ({human_bytes(available_bytes)}): {next_step}"

@@ -4,6 +4,7 @@ from hisparse_runtime.geometry.cache_format import CacheFormat, CacheFormatError
 from hisparse_runtime.geometry.config_fields import ModelConfigError, whole_number
 from hisparse_runtime.geometry.layout import ModelGeometry, embedded_geometry, lay_out
 from hisparse_runtime.geometry.model import SparseMlaModel, read_model
+from hisparse_runtime.geometry.presets import complete_config, preset_names
 from hisparse_runtime.geometry.versions import (
     NEWEST_VERSION,
     VLLM_VERSIONS,
@@ -22,8 +23,10 @@ __all__ = [
     "SparseMlaModel",
     "UnknownVersionError",
     "VllmVersion",
+    "complete_config",
     "embedded_geometry",
     "lay_out",
+    "preset_names",
     "read_model",
     "vllm_cache_format",
     "vllm_version",

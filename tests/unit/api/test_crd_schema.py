@@ -49,7 +49,9 @@ def test_no_node_has_what_a_structural_schema_forbids() -> None:
 def test_every_list_says_how_it_is_merged() -> None:
     kinds = {path: node["x-kubernetes-list-type"] for path, node in _nodes(_schema(), "schema") if node.get("type") == "array"}
     assert kinds == {
+        "schema.spec.engine.vllm.extraArgs": "atomic",
         "schema.spec.tolerations": "atomic",
+        "schema.status.plan.warnings": "atomic",
         "schema.status.plan.arithmetic": "atomic",
         "schema.status.conditions": "map",
     }
@@ -73,8 +75,13 @@ def test_defaults_are_those_of_the_models_and_empty_ones_are_left_out() -> None:
     defaults = {path: node["default"] for path, node in _nodes(_schema(), "schema") if "default" in node}
     assert defaults == {
         "schema.spec.replicas": 1,
-        "schema.spec.engine.maxNumSeqs": 16,
-        "schema.spec.engine.maxNumBatchedTokens": 512,
+        "schema.spec.engine.vllm.asyncScheduling": True,
+        "schema.spec.engine.vllm.dataParallelSize": 1,
+        "schema.spec.engine.vllm.expertParallel": True,
+        "schema.spec.engine.vllm.gpuMemoryUtilization": 0.92,
+        "schema.spec.engine.vllm.kvCacheDtype": "auto",
+        "schema.spec.engine.vllm.numSpeculativeTokens": 0,
+        "schema.spec.engine.vllm.tensorParallelSize": 1,
         "schema.spec.engine.cpu": "1",
         "schema.spec.engine.gpus": 0,
     }

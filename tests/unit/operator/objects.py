@@ -43,10 +43,13 @@ PLAN = Plan(
     cpu_bytes_to_use=32 * MIB,
     gpu_kv_bytes=8 * MIB,
     device_buffer_rows=128,
+    max_model_len=4096,
     shm_bytes=192 * MIB,
     memory_bytes=776 * MIB,
     host_pool_tokens=131072,
     device_pool_tokens=5456,
+    startup_seconds=120,
+    termination_seconds=45,
     arithmetic=("node big: 1.00 GiB", "96 MiB + 32 MiB + 64 MiB = 192 MiB of shared memory"),
 )
 

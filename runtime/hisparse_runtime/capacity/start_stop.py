@@ -1,0 +1,51 @@
+"""How long an engine may take to start and to stop, from the bytes that it has to move. Budgets, so on the slow side."""
+
+import math
+from dataclasses import dataclass
+
+from hisparse_runtime.capacity.units import GIB
+
+# Imports, process start, profiling, CUDA graph capture; vLLM with a model of this size takes minutes without any pool.
+_BASE_START_SECONDS = 300
+# A node that reads weights from network storage; local NVMe is several times faster.
+_WEIGHTS_BYTES_PER_SECOND = GIB
+_UNKNOWN_WEIGHTS_SECONDS = 1800
+# Faulting pages in and cudaHostRegister, which holds a driver-wide lock: hundreds of GiB take minutes (vLLM #42632).
+_PIN_BYTES_PER_SECOND = 2 * GIB
+# Unpinning holds the same lock; killed meanwhile, a process stays in the kernel (prime-rl #2949 gives it 600 s).
+_UNPIN_BYTES_PER_SECOND = 2 * GIB
+_ENDPOINT_GRACE_SECONDS = 15
+_DRAIN_SECONDS = 120
+_EXIT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartStop:
+    """Seconds until a probe may give up, and between the request to stop and SIGKILL."""
+
+    startup_seconds: int
+    termination_seconds: int
+    arithmetic: tuple[str, ...]
+
+
+def start_stop(*, weights_bytes: int | None, pinned_bytes: int, host_pool_pins: int, offload_bytes: int) -> StartStop:
+    """`pinned_bytes`: host pools of the pod, pinned `host_pool_pins` times at start-up; `offload_bytes`: pinned once."""
+    weights_seconds = _UNKNOWN_WEIGHTS_SECONDS if weights_bytes is None else math.ceil(weights_bytes / _WEIGHTS_BYTES_PER_SECOND)
+    pin_seconds = math.ceil((pinned_bytes * host_pool_pins + offload_bytes) / _PIN_BYTES_PER_SECOND)
+    unpin_seconds = math.ceil((pinned_bytes + offload_bytes) / _UNPIN_BYTES_PER_SECOND)
+    startup_seconds = _BASE_START_SECONDS + weights_seconds + pin_seconds
+    termination_seconds = _ENDPOINT_GRACE_SECONDS + _DRAIN_SECONDS + unpin_seconds + _EXIT_SECONDS
+    unknown = " of unknown size" if weights_bytes is None else ""
+    start = (
+        f"start-up: {_BASE_START_SECONDS} s + {weights_seconds} s weights{unknown} + {pin_seconds} s pinning host memory"
+        f" ({host_pool_pins} x host pool) = {startup_seconds} s"
+    )
+    stop = (
+        f"termination: {_ENDPOINT_GRACE_SECONDS} s routers + {_DRAIN_SECONDS} s running requests + {unpin_seconds} s"
+        f" unpinning + {_EXIT_SECONDS} s exit = {termination_seconds} s"
+    )
+    return StartStop(
+        startup_seconds=startup_seconds,
+        termination_seconds=termination_seconds,
+        arithmetic=(start, stop),
+    )
