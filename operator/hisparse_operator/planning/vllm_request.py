@@ -17,6 +17,7 @@ _PLANNED_ARGUMENTS = {
     "--attention-config": "hiSparse.hostPoolGiB and engine.deviceBufferSize; host_pool_gib in hisparse_config is the dialect of"
     " a branch that every release refuses",
     "-ac": "hiSparse.hostPoolGiB and engine.deviceBufferSize",
+    "--attention-backend": "engine.vllm.kvCacheDtype; the backend decides the row format",
     "--num-gpu-blocks-override": "engine.gpuKVCache; the override would leave the host pool at another size than planned",
     "--kv-offloading-size": "offload.cpuBytesToUse",
     "--kv-cache-dtype": "engine.vllm.kvCacheDtype",

@@ -38,13 +38,14 @@ class RequestBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePool:
-    """Sizes of one GPU's pool. Block 0 is the null block."""
+    """Sizes of one GPU's pool. Block 0 is the null block. `ordinary_block_tokens`: of a block without HiSparse."""
 
     geometry: ModelGeometry
     version: VllmVersion
     hot: HotRegion
     kv_bytes: int
     in_flight_tokens: int
+    ordinary_block_tokens: int
 
     @property
     def num_blocks(self) -> int:
@@ -75,7 +76,9 @@ class DevicePool:
 
     def ordinary_concurrency(self, tokens: int) -> float:
         """Requests of `tokens` tokens in a pool of the same bytes without HiSparse."""
-        return self.kv_bytes // self.geometry.ordinary_block_bytes / self.geometry.pages(tokens)
+        pages_per_block = self.ordinary_block_tokens // self.geometry.page_tokens
+        blocks = self.kv_bytes // (self.geometry.ordinary_block_bytes * pages_per_block)
+        return blocks / -(-tokens // self.ordinary_block_tokens)
 
     def needed_bytes(self, tokens: int) -> int:
         """KV memory with which vLLM starts for requests of up to `tokens` tokens."""
@@ -83,13 +86,13 @@ class DevicePool:
         if self.version.checks_all_device_groups:
             return (self.request(tokens).admitted + NULL_BLOCKS) * geometry.device_block_bytes
         # 0.30 checks the indexer's pages against what is left without one page of everything
-        return geometry.pages(tokens) * geometry.indexer_page_bytes + _page_of_everything_bytes(geometry)
+        return geometry.pages(tokens) * geometry.indexer_page_bytes + geometry.ordinary_block_bytes
 
     def holds_one(self, tokens: int) -> bool:
         """Whether max_model_len -1 may settle on `tokens`."""
         if self.version.checks_all_device_groups:
             return self.needed_bytes(tokens) <= self.kv_bytes
-        left_blocks = (self.kv_bytes - _page_of_everything_bytes(self.geometry)) // self.geometry.device_block_bytes
+        left_blocks = (self.kv_bytes - self.geometry.ordinary_block_bytes) // self.geometry.device_block_bytes
         return left_blocks >= self.request(tokens).admitted
 
 
@@ -121,7 +124,3 @@ def longest_that(fits: Callable[[int], bool], *, most: int) -> int:
         middle = (shortest + longest + 1) // 2
         shortest, longest = (middle, longest) if fits(middle) else (shortest, middle - 1)
     return longest
-
-
-def _page_of_everything_bytes(geometry: ModelGeometry) -> int:
-    return geometry.host_page_bytes + geometry.indexer_page_bytes

@@ -139,7 +139,8 @@ def concurrency(sizes: VllmSizes, *, host_blocks: int, tokens: int) -> Concurren
         generic=min(sizes.device.generic_concurrency(tokens), host),
         steady=min(gpu, host),
         host=host,
-        limited_by=min(limits, key=lambda name: limits[name]),
+        # requests are whole: a host pool for exactly as many as the GPU side carries does not limit them
+        limited_by=min(limits, key=lambda name: int(limits[name])),
     )
 
 

@@ -9,7 +9,14 @@ from hisparse_runtime.capacity.host_pool import HostPool, host_pool, host_stride
 from hisparse_runtime.capacity.hot_region import HotRegion, hot_region
 from hisparse_runtime.capacity.offload_tier import offload_chunk_bytes
 from hisparse_runtime.capacity.units import GIB, human_bytes
-from hisparse_runtime.geometry import ModelGeometry, SparseMlaModel, VllmVersion, lay_out, vllm_cache_format
+from hisparse_runtime.geometry import (
+    VLLM_PAGE_TOKENS,
+    ModelGeometry,
+    SparseMlaModel,
+    VllmVersion,
+    lay_out,
+    vllm_cache_format,
+)
 
 # Host memory of vLLM's processes beside the pools. API server and engine core held 0.9 GiB each in a real server on a CPU; a
 # worker's is the CUDA context, NCCL and staging buffers, and is not measured: change it where you know better.
@@ -34,6 +41,7 @@ class VllmSettings:
     max_num_batched_tokens: int
     max_num_seqs: int
     kv_cache_dtype: str = "auto"
+    block_size: int | None = None
     num_speculative_tokens: int = 0
     device_buffer_size: int | None = None
     async_scheduling: bool = True
@@ -123,6 +131,8 @@ def size_vllm(model: SparseMlaModel, settings: VllmSettings, *, host_pool_bytes:
 
     `host_pool_bytes` matters only for a fitted context, which must fit into both pools; None leaves the host out.
     """
+    _check_block_size(settings.block_size)
+    _check_speculation(model, settings.num_speculative_tokens, names=names)
     cache_format = vllm_cache_format(model, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability)
     geometry = lay_out(model, cache_format, with_mtp=settings.num_speculative_tokens > 0)
     hot = hot_region(
@@ -138,6 +148,7 @@ def size_vllm(model: SparseMlaModel, settings: VllmSettings, *, host_pool_bytes:
         hot=hot,
         kv_bytes=settings.gpu_kv_bytes,
         in_flight_tokens=settings.in_flight_tokens,
+        ordinary_block_tokens=settings.block_size or VLLM_PAGE_TOKENS,
     )
     longest = model.max_position_embeddings
     if settings.max_model_len is None:
@@ -151,6 +162,30 @@ def size_vllm(model: SparseMlaModel, settings: VllmSettings, *, host_pool_bytes:
         max_model_len = settings.max_model_len
     check_device_pool(device, max_model_len=max_model_len, names=names)
     return VllmSizes(settings=settings, geometry=geometry, hot=hot, device=device, max_model_len=max_model_len)
+
+
+def _check_block_size(block_size: int | None) -> None:
+    """Larger blocks than the kernels' are planned as the kernels' own; others have no kernel."""
+    if block_size is not None and block_size % VLLM_PAGE_TOKENS:
+        raise SettingsError(
+            f"block_size {block_size}: the indexer's kernels read pages of {VLLM_PAGE_TOKENS} tokens: use a multiple of"
+            f" {VLLM_PAGE_TOKENS}, or leave it out"
+        )
+
+
+def _check_speculation(model: SparseMlaModel, num_speculative_tokens: int, *, names: FieldNames) -> None:
+    """MTP layers draft in turn, each as often as the others."""
+    layers = model.num_mtp_layers
+    if num_speculative_tokens and not layers:
+        raise SettingsError(
+            f"{names.num_speculative_tokens} {num_speculative_tokens}: config.json has no num_nextn_predict_layers, so no"
+            " MTP layer could draft: leave it out"
+        )
+    if layers and num_speculative_tokens > layers and num_speculative_tokens % layers:
+        raise SettingsError(
+            f"{names.num_speculative_tokens} {num_speculative_tokens} must be divisible by the model's {layers} MTP layers: use"
+            f" {num_speculative_tokens // layers * layers}"
+        )
 
 
 def _fitted(device: DevicePool, settings: VllmSettings, *, longest: int, host_pool_bytes: int | None, names: FieldNames) -> int:

@@ -1,6 +1,6 @@
 """config.json -> layers, row bytes, groups, block bytes. Pure: no client, no clock, no environment, no arrays."""
 
-from hisparse_runtime.geometry.cache_format import CacheFormat, CacheFormatError, vllm_cache_format
+from hisparse_runtime.geometry.cache_format import VLLM_PAGE_TOKENS, CacheFormat, CacheFormatError, vllm_cache_format
 from hisparse_runtime.geometry.config_fields import ModelConfigError, whole_number
 from hisparse_runtime.geometry.layout import ModelGeometry, embedded_geometry, lay_out
 from hisparse_runtime.geometry.model import SparseMlaModel, read_model
@@ -15,6 +15,7 @@ from hisparse_runtime.geometry.versions import (
 
 __all__ = [
     "NEWEST_VERSION",
+    "VLLM_PAGE_TOKENS",
     "VLLM_VERSIONS",
     "CacheFormat",
     "CacheFormatError",

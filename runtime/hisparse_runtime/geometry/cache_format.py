@@ -18,19 +18,26 @@ _NVFP4_DS_MLA_BYTES = 352
 _INDEXER_SCALE_BLOCK = 128
 _INDEXER_SCALE_BYTES = 4
 
-# KV cache dtype -> format, by the GPU's major compute capability (9: Hopper, 10: B200 and B300, 12: RTX PRO 6000). On Hopper and
-# on 12, FlashMLA and FlashInfer store every fp8 cache as fp8_ds_mla; trtllm-gen on 10 takes plain fp8 and refuses fp8_ds_mla.
+# KV cache dtype -> format of vLLM's preferred backend that takes it, by the GPU's major compute capability.
 _FORMATS = {
-    9: {"auto": "bfloat16", "bfloat16": "bfloat16", "fp8": "fp8_ds_mla", "fp8_ds_mla": "fp8_ds_mla"},
+    # Hopper: FlashMLA stores fp8 as fp8_ds_mla, FlashInfer takes the plain format under its full name
+    9: {"auto": "bfloat16", "bfloat16": "bfloat16", "fp8": "fp8_ds_mla", "fp8_ds_mla": "fp8_ds_mla", "fp8_e4m3": "fp8"},
+    # B200, B300: FlashInfer's trtllm-gen for plain fp8, FlashMLA for the packed formats
     10: {
         "auto": "bfloat16",
         "bfloat16": "bfloat16",
         "fp8": "fp8",
         "fp8_e4m3": "fp8",
+        "fp8_ds_mla": "fp8_ds_mla",
         "nvfp4_ds_mla": "nvfp4_ds_mla",
     },
+    # RTX PRO 6000: FlashInfer's only format there
     12: {"auto": "fp8_ds_mla", "fp8": "fp8_ds_mla", "fp8_e4m3": "fp8_ds_mla", "fp8_ds_mla": "fp8_ds_mla"},
 }
+# On B200 and B300, vLLM makes fp8 of auto for these.
+_FP8_BY_DEFAULT = frozenset({"glm_moe_dsa", "glm5_next", "glm5_next_text"})
+# FlashInfer's kernels for the RTX PRO 6000 have this top-K built in.
+_SM120_TOPK = 2048
 
 
 class CacheFormatError(ValueError):
@@ -41,14 +48,13 @@ class CacheFormatError(ValueError):
 class CacheFormat:
     """Bytes of one token in one layer: its latent (`row_bytes`) and its key in a layer that owns an indexer.
 
-    A page is `page_tokens` tokens. `ordinary_alignment_rows`: without HiSparse, blocks start at a multiple of so many rows.
+    A page is `page_tokens` tokens.
     """
 
     name: str
     page_tokens: int
     row_bytes: int
     indexer_page_bytes: int
-    ordinary_alignment_rows: int = 1
 
     @property
     def page_bytes(self) -> int:
@@ -63,11 +69,17 @@ def vllm_cache_format(model: SparseMlaModel, *, kv_cache_dtype: str, capability:
         raise CacheFormatError(
             f"compute capability {capability[0]}.{capability[1]}: vLLM's sparse attention backends need 9.0, 10.x or 12.x"
         )
+    if kv_cache_dtype == "auto" and capability[0] == 10 and model.model_type in _FP8_BY_DEFAULT:
+        kv_cache_dtype = "fp8"
     name = formats.get(kv_cache_dtype)
     if name is None:
         raise CacheFormatError(
             f"kv_cache_dtype {kv_cache_dtype!r}: vLLM has no sparse attention backend for it at compute capability"
             f" {capability[0]}.{capability[1]}; use one of {', '.join(formats)}"
+        )
+    if capability[0] == 12 and model.index_topk != _SM120_TOPK:
+        raise CacheFormatError(
+            f"index_topk {model.index_topk}: vLLM's sparse attention at compute capability 12.0 takes {_SM120_TOPK} only"
         )
     latent = model.kv_lora_rank + model.qk_rope_head_dim
     row_bytes = {
@@ -82,7 +94,6 @@ def vllm_cache_format(model: SparseMlaModel, *, kv_cache_dtype: str, capability:
         page_tokens=VLLM_PAGE_TOKENS,
         row_bytes=row_bytes,
         indexer_page_bytes=VLLM_PAGE_TOKENS // model.index_kpool * key_bytes,
-        ordinary_alignment_rows=32 if name == "fp8" else 1,
     )
 
 

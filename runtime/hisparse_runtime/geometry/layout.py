@@ -63,8 +63,7 @@ class ModelGeometry:
     @property
     def ordinary_block_bytes(self) -> int:
         """A block of the device pool without HiSparse: latents and indexer keys of all layers together."""
-        alignment_bytes = self.cache_format.ordinary_alignment_rows * self.row_bytes
-        return _round_up(self.host_page_bytes + self.indexer_page_bytes, alignment_bytes)
+        return self.host_page_bytes + self.indexer_page_bytes
 
     def pages(self, tokens: int) -> int:
         """Pages that hold `tokens` tokens."""
@@ -75,9 +74,12 @@ def lay_out(model: SparseMlaModel, cache_format: CacheFormat, *, with_mtp: bool)
     """Packs units (a leader and its followers, which share a selection and never part) into groups, in order, as vLLM does.
 
     A group takes units while its page is not larger than the indexer's, so that no block is much larger than its smallest use.
+    Raises ModelConfigError when no layer owns an indexer.
     """
     owners = model.layers(with_mtp=with_mtp)
     num_indexer_layers = sum(owners)
+    if num_indexer_layers == 0:
+        raise ModelConfigError("config.json: index_topk_pattern leaves no layer with an indexer: HiSparse requires at least one")
     indexer_page_bytes = num_indexer_layers * cache_format.indexer_page_bytes
     groups = [0]
     for unit in index_units(owners):

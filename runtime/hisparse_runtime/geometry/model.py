@@ -20,6 +20,7 @@ class SparseMlaModel:
     indexer. `index_kpool` tokens share one indexer key. Hybrid models have layers of other kinds beside.
     """
 
+    model_type: str
     num_hidden_layers: int
     num_mtp_layers: int
     kv_lora_rank: int
@@ -59,6 +60,7 @@ def read_model(config: Mapping[str, Any]) -> SparseMlaModel:
         )
     num_hidden_layers = whole_number(text, "num_hidden_layers")
     return SparseMlaModel(
+        model_type=str(text.get("model_type", "")),
         num_hidden_layers=num_hidden_layers,
         num_mtp_layers=whole_number(text, "num_nextn_predict_layers", minimum=0, default=0),
         kv_lora_rank=whole_number(text, "kv_lora_rank"),
