@@ -3,6 +3,7 @@
 The operator puts it on the object, `hisparse plan` prints it: the same numbers, from here.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -139,14 +140,13 @@ def concurrency(sizes: VllmSizes, *, host_blocks: int, tokens: int) -> Concurren
         generic=min(sizes.device.generic_concurrency(tokens), host),
         steady=min(gpu, host),
         host=host,
-        # requests are whole: a host pool for exactly as many as the GPU side carries does not limit them
-        limited_by=min(limits, key=lambda name: int(limits[name])),
+        limited_by=min(limits, key=lambda name: limits[name]),
     )
 
 
 def usable_host_bytes(sizes: VllmSizes) -> int:
     """The host pool that as many requests of max_model_len fill as the GPU side and max_num_seqs let run."""
-    requests = min(int(sizes.device.steady_concurrency(sizes.max_model_len)), sizes.settings.max_num_seqs)
+    requests = min(math.ceil(sizes.device.steady_concurrency(sizes.max_model_len)), sizes.settings.max_num_seqs)
     blocks = requests * sizes.geometry.pages(sizes.max_model_len) + NULL_BLOCKS
     return blocks * sizes.host_stride_bytes
 

@@ -57,11 +57,11 @@ def made(wanted: EngineRequest) -> EnginePlan:
 
 def test_without_a_budget_the_host_pool_is_what_the_gpu_side_can_use() -> None:
     plan = made(request())
-    # 24 requests of 2,219 pages and the null block
+    # 25 requests of 2,219 pages, the last one not for long, and the null block
     assert plan.concurrency.limited_by == "gpu"
     assert plan.concurrency.steady == pytest.approx(24.29, abs=0.005)
-    assert plan.memory.host_pool_bytes == (24 * 2219 + 1) * 3_276_800
-    assert plan.memory.cpu_bytes_to_use == (24 * 2219 + 1) * plan.sizes.offload_chunk_bytes
+    assert plan.memory.host_pool_bytes == (25 * 2219 + 1) * 3_276_800
+    assert plan.memory.cpu_bytes_to_use == (25 * 2219 + 1) * plan.sizes.offload_chunk_bytes
     assert plan_warnings(plan) == ()
 
 
@@ -75,16 +75,16 @@ def test_at05_host_memory_that_the_gpu_side_cannot_use_is_not_taken_without_sayi
     plan = made(request(budget_gib=1900))
     (warning,) = plan_warnings(plan)
     assert warning.startswith(
-        "host pool 1,253.98 GiB: running requests of 142,000 tokens can fill 162.53 GiB of it, since gpu ends"
+        "host pool 1,253.98 GiB: running requests of 142,000 tokens can fill 169.30 GiB of it, since gpu ends"
     )
-    assert "1,091.45 GiB keep prefixes of idle conversations" in warning
+    assert "1,084.68 GiB keep prefixes of idle conversations" in warning
 
 
 def test_a_host_pool_that_ends_concurrency_says_what_would_use_the_gpu() -> None:
     plan = made(request(host_pool_gib=20))
     assert plan.concurrency.limited_by == "host"
     assert plan.concurrency.steady == plan.concurrency.host == 6553 / 2219
-    assert any("the GPU side would carry 24.29: a host pool of 162.53 GiB would use it" in text for text in plan_warnings(plan))
+    assert any("the GPU side would carry 24.29: a host pool of 169.30 GiB would use it" in text for text in plan_warnings(plan))
 
 
 def test_few_sequences_end_concurrency_before_memory_does() -> None:
