@@ -19,7 +19,6 @@ def test_the_smallest_object_gets_its_defaults(cluster: Cluster, namespace: str)
     cluster.apply(namespace, _object("least"))
     spec = cluster.get(namespace, "hsd", "least")["spec"]
     assert spec["replicas"] == 1
-    assert (spec["engine"]["maxNumSeqs"], spec["engine"]["maxNumBatchedTokens"]) == (16, 512)
     assert (spec["engine"]["cpu"], spec["engine"]["gpus"]) == ("1", 0)
     assert spec.keys() == {"replicas", "model", "engine"}
     # config.json is kept as it is, fields that nobody declared included
@@ -110,7 +109,37 @@ def test_at37_a_toleration_is_consistent(
     assert message in _refusal(cluster, _object("tolerant", {"tolerations": [refused]}))
 
 
-@pytest.mark.parametrize("path", ["model", "engine", "model.config", "engine.type", "engine.maxModelLen", "engine.gpuKVCache"])
+@pytest.mark.parametrize(
+    ("accepted", "refused", "message"),
+    [
+        (
+            {"type": "Embedded", "maxModelLen": 4096, "gpuKVCache": "8Mi"},
+            {"type": "Embedded", "maxModelLen": 4096},
+            "gpuKVCache is required for type Embedded",
+        ),
+        (
+            {"type": "VLLM", "maxModelLen": 4096, "vllm": {"gpu": "H200"}},
+            {"type": "Embedded", "maxModelLen": 4096, "gpuKVCache": "8Mi", "vllm": {"gpu": "H200"}},
+            "vllm must be left out for type Embedded",
+        ),
+        (
+            {"type": "VLLM", "maxModelLen": 4096, "vllm": {"gpu": "H200"}, "gpuKVCache": "20Gi"},
+            {"type": "VLLM", "maxModelLen": 4096, "gpuKVCache": "20Gi"},
+            "vllm is required for type VLLM",
+        ),
+        (
+            {"type": "VLLM", "maxModelLen": 4096, "vllm": {"gpu": "H200", "tensorParallelSize": 8}},
+            {"type": "VLLM", "maxModelLen": 4096, "vllm": {"gpu": "H200"}, "gpus": 8},
+            "gpus must be left out for type VLLM",
+        ),
+    ],
+)
+def test_at37_an_engine_is_consistent(cluster: Cluster, accepted: dict[str, Any], refused: dict[str, Any], message: str) -> None:
+    _try(cluster, _object("engines", {"engine": accepted}))
+    assert message in _refusal(cluster, _object("engines", {"engine": refused}))
+
+
+@pytest.mark.parametrize("path", ["model", "engine", "engine.type", "engine.maxModelLen"])
 def test_a_missing_field_is_refused_naming_it(cluster: Cluster, path: str) -> None:
     resource = _object("partial")
     *parents, last = path.split(".")

@@ -8,8 +8,15 @@ from hisparse_operator.api.spec import HiSparseDeploymentSpec
 from hisparse_operator.planning.plan import Infeasible, InfeasibleReason
 from hisparse_runtime.capacity import EngineRequest, VllmSettings, estimated_kv_bytes, gib_bytes
 from hisparse_runtime.capacity.gpus import gpu
-from hisparse_runtime.capacity.weights import WeightBytes, WeightsError, read_weight_bytes
-from hisparse_runtime.geometry import NEWEST_VERSION, UnknownVersionError, complete_config, read_model, vllm_version
+from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
+from hisparse_runtime.geometry import (
+    NEWEST_VERSION,
+    ModelConfigError,
+    UnknownVersionError,
+    complete_config,
+    read_model,
+    vllm_version,
+)
 
 # What the plan decides, and what would change sizes behind its back: option -> where to say it instead.
 _PLANNED_ARGUMENTS = {
@@ -90,7 +97,7 @@ def _weights(config: Mapping[str, Any], spec: HiSparseDeploymentSpec) -> WeightB
     assert spec.engine.vllm is not None
     try:
         return read_weight_bytes(config, is_speculative=spec.engine.vllm.num_speculative_tokens > 0)
-    except WeightsError as error:
+    except ModelConfigError as error:
         if spec.engine.gpu_kv_cache is not None:
             return None
         raise Infeasible(

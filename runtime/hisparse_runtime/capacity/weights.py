@@ -14,13 +14,12 @@ from fnmatch import translate
 from typing import Any
 
 from hisparse_runtime.capacity.units import human_bytes
+from hisparse_runtime.geometry import MOST_LAYERS, ModelConfigError, indexer_owners, whole_number
 
 _MODEL_TYPES = ("glm_moe_dsa", "deepseek_v32")
 _DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _FLOAT32_BYTES = 4
 # Bounds of what is read from files that others wrote: far above any model, low enough to count in an instant.
-_MOST_LAYERS = 1_000
-_LARGEST_DIMENSION = 1 << 24
 _LARGEST_CHECKPOINT_BYTES = 1 << 50
 _MOST_IGNORED_MODULES = 5_000
 _LONGEST_MODULE_NAME = 200
@@ -28,7 +27,7 @@ _LONGEST_MODULE_NAME = 200
 _LARGEST_DEVIATION = 0.1
 
 
-class WeightsError(ValueError):
+class WeightsError(ModelConfigError):
     """The weights cannot be counted; the message names the field, and what would do."""
 
 
@@ -79,8 +78,8 @@ def read_weight_bytes(config: Mapping[str, Any], *, is_speculative: bool, index:
     """Weights of the model that `config` (the content of config.json) describes.
 
     `index` is the content of model.safetensors.index.json: its total is exact, and config.json then only says how it is divided.
-    MTP layers are loaded with speculation only. Raises WeightsError naming the field that is missing, wrong, or at odds with the
-    index.
+    MTP layers are loaded with speculation only. Raises ModelConfigError naming the field that is missing, wrong, or at odds with
+    the index.
     """
     _check_model_type(config)
     number_format = _read_number_format(config)
@@ -158,25 +157,26 @@ def _count(config: Mapping[str, Any], number_format: _NumberFormat, *, with_mtp:
 
 
 def _tensors(config: Mapping[str, Any], *, with_mtp: bool) -> Iterator[_Tensor]:
-    hidden, vocabulary = _number(config, "hidden_size"), _number(config, "vocab_size")
+    hidden, vocabulary = whole_number(config, "hidden_size"), whole_number(config, "vocab_size")
     tables = ["model.embed_tokens"] if config.get("tie_word_embeddings") is True else ["model.embed_tokens", "lm_head"]
     for table in tables:
         yield _Tensor(name=table, rows=vocabulary, columns=hidden, holder=_Holder.SPLIT, is_quantizable=False)
     yield _vector("model.norm", hidden)
-    num_layers = _number(config, "num_hidden_layers", most=_MOST_LAYERS)
-    num_dense = _number(config, "first_k_dense_replace", least=0)
-    moe_every = _number(config, "moe_layer_freq", default=1)
+    num_layers = whole_number(config, "num_hidden_layers", maximum=MOST_LAYERS)
+    num_dense = whole_number(config, "first_k_dense_replace", minimum=0)
+    owns_indexer = indexer_owners(config, num_layers=num_layers)
+    moe_every = whole_number(config, "moe_layer_freq", default=1)
     for layer in range(num_layers + (_num_mtp_layers(config) if with_mtp else 0)):
         prefix = f"model.layers.{layer}"
         is_mtp = layer >= num_layers
         yield _vector(f"{prefix}.norms", 2 * hidden)
         yield from _attention(config, f"{prefix}.self_attn")
-        if is_mtp or _has_indexer(config, layer):
+        if is_mtp or owns_indexer[layer]:
             yield from _indexer(config, f"{prefix}.self_attn.indexer")
         if layer >= num_dense and layer % moe_every == 0:
             yield from _experts(config, f"{prefix}.mlp")
         else:
-            yield from _mlp(f"{prefix}.mlp", hidden, _number(config, "intermediate_size"), _Holder.SPLIT)
+            yield from _mlp(f"{prefix}.mlp", hidden, whole_number(config, "intermediate_size"), _Holder.SPLIT)
         if is_mtp:
             # Joins the hidden state and the next token's embedding; norms for both, and one in front of the head.
             yield _Tensor(name=f"{prefix}.eh_proj", rows=hidden, columns=2 * hidden, holder=_Holder.WHOLE, is_quantizable=False)
@@ -184,10 +184,10 @@ def _tensors(config: Mapping[str, Any], *, with_mtp: bool) -> Iterator[_Tensor]:
 
 
 def _attention(config: Mapping[str, Any], prefix: str) -> Iterator[_Tensor]:
-    hidden, heads = _number(config, "hidden_size"), _number(config, "num_attention_heads")
-    q_rank, kv_rank = _number(config, "q_lora_rank"), _number(config, "kv_lora_rank")
-    nope, rope = _number(config, "qk_nope_head_dim"), _number(config, "qk_rope_head_dim", least=0)
-    value = _number(config, "v_head_dim")
+    hidden, heads = whole_number(config, "hidden_size"), whole_number(config, "num_attention_heads")
+    q_rank, kv_rank = whole_number(config, "q_lora_rank"), whole_number(config, "kv_lora_rank")
+    nope, rope = whole_number(config, "qk_nope_head_dim"), whole_number(config, "qk_rope_head_dim", minimum=0)
+    value = whole_number(config, "v_head_dim")
     yield _Tensor(name=f"{prefix}.q_a_proj", rows=q_rank, columns=hidden, holder=_Holder.WHOLE)
     yield _Tensor(name=f"{prefix}.q_b_proj", rows=heads * (nope + rope), columns=q_rank, holder=_Holder.SPLIT)
     yield _Tensor(name=f"{prefix}.kv_a_proj_with_mqa", rows=kv_rank + rope, columns=hidden, holder=_Holder.WHOLE)
@@ -197,8 +197,8 @@ def _attention(config: Mapping[str, Any], prefix: str) -> Iterator[_Tensor]:
 
 
 def _indexer(config: Mapping[str, Any], prefix: str) -> Iterator[_Tensor]:
-    heads, head_dim = _number(config, "index_n_heads"), _number(config, "index_head_dim")
-    hidden, q_rank = _number(config, "hidden_size"), _number(config, "q_lora_rank")
+    heads, head_dim = whole_number(config, "index_n_heads"), whole_number(config, "index_head_dim")
+    hidden, q_rank = whole_number(config, "hidden_size"), whole_number(config, "q_lora_rank")
     yield _Tensor(name=f"{prefix}.wq_b", rows=heads * head_dim, columns=q_rank, holder=_Holder.WHOLE)
     yield _Tensor(name=f"{prefix}.wk", rows=head_dim, columns=hidden, holder=_Holder.WHOLE)
     yield _Tensor(name=f"{prefix}.weights_proj", rows=heads, columns=hidden, holder=_Holder.WHOLE, is_quantizable=False)
@@ -206,8 +206,8 @@ def _indexer(config: Mapping[str, Any], prefix: str) -> Iterator[_Tensor]:
 
 
 def _experts(config: Mapping[str, Any], prefix: str) -> Iterator[_Tensor]:
-    hidden, width = _number(config, "hidden_size"), _number(config, "moe_intermediate_size")
-    num_experts, num_shared = _number(config, "n_routed_experts"), _number(config, "n_shared_experts", least=0)
+    hidden, width = whole_number(config, "hidden_size"), whole_number(config, "moe_intermediate_size")
+    num_experts, num_shared = whole_number(config, "n_routed_experts"), whole_number(config, "n_shared_experts", minimum=0)
     yield _Tensor(name=f"{prefix}.gate", rows=num_experts, columns=hidden, holder=_Holder.WHOLE, is_quantizable=False)
     yield _vector(f"{prefix}.gate.e_score_correction_bias", num_experts, element_bytes=_FLOAT32_BYTES)
     yield from _mlp(f"{prefix}.experts.0", hidden, width, _Holder.EXPERT, num=num_experts)
@@ -224,25 +224,14 @@ def _vector(name: str, length: int, element_bytes: int | None = None) -> _Tensor
     return _Tensor(name=name, rows=1, columns=length, holder=_Holder.WHOLE, is_quantizable=False, element_bytes=element_bytes)
 
 
-def _has_indexer(config: Mapping[str, Any], layer: int) -> bool:
-    """Whether the layer chooses its own top-K, or uses that of a layer before it (vLLM's rule). MTP layers always have one."""
-    pattern = config.get("index_topk_pattern")
-    if pattern is None:
-        offset = _number(config, "index_skip_topk_offset", least=0, default=2)
-        return max(layer - offset + 1, 0) % _number(config, "index_topk_freq", default=1) == 0
-    if not isinstance(pattern, str | list):
-        raise WeightsError(f"config.json: index_topk_pattern must be a letter per layer, S for shared, got {pattern!r}")
-    return layer >= len(pattern) or pattern[layer] != "S"
-
-
 def _num_mtp_layers(config: Mapping[str, Any]) -> int:
-    return _number(config, "num_nextn_predict_layers", least=0, most=_MOST_LAYERS, default=0)
+    return whole_number(config, "num_nextn_predict_layers", minimum=0, maximum=MOST_LAYERS, default=0)
 
 
 def _absorbed_bytes(config: Mapping[str, Any], number_format: _NumberFormat, *, with_mtp: bool) -> int:
-    num_layers = _number(config, "num_hidden_layers") + (_num_mtp_layers(config) if with_mtp else 0)
-    head_dims = _number(config, "qk_nope_head_dim") + _number(config, "v_head_dim")
-    num_elements = _number(config, "num_attention_heads") * head_dims * _number(config, "kv_lora_rank")
+    num_layers = whole_number(config, "num_hidden_layers") + (_num_mtp_layers(config) if with_mtp else 0)
+    head_dims = whole_number(config, "qk_nope_head_dim") + whole_number(config, "v_head_dim")
+    num_elements = whole_number(config, "num_attention_heads") * head_dims * whole_number(config, "kv_lora_rank")
     return num_layers * num_elements * number_format.plain_bytes
 
 
@@ -251,13 +240,13 @@ def _duplicate_bytes(config: Mapping[str, Any], number_format: _NumberFormat, in
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, Mapping):
         raise WeightsError(f"safetensors index: weight_map must map tensors to files, got {type(weight_map).__name__}")
-    num_layers = _number(config, "num_hidden_layers")
+    num_layers = whole_number(config, "num_hidden_layers")
     names = [
         f"model.layers.{num_layers + number}.{table}.weight"
         for number in range(_num_mtp_layers(config))
         for table in ("embed_tokens", "shared_head.head")
     ]
-    table_bytes = _number(config, "vocab_size") * _number(config, "hidden_size") * number_format.plain_bytes
+    table_bytes = whole_number(config, "vocab_size") * whole_number(config, "hidden_size") * number_format.plain_bytes
     return sum(table_bytes for name in names if name in weight_map)
 
 
@@ -362,17 +351,3 @@ def _read_ignored(quantization: Mapping[str, Any]) -> tuple[frozenset[str], re.P
     wildcards = [translate(entry) for entry in entries if "*" in entry]
     pattern = re.compile("|".join(wildcards)) if wildcards else None
     return frozenset(entry for entry in entries if "*" not in entry), pattern
-
-
-def _number(
-    config: Mapping[str, Any], field: str, *, least: int = 1, most: int = _LARGEST_DIMENSION, default: int | None = None
-) -> int:
-    value = config.get(field)
-    if value is None:
-        value = default
-    if value is None:
-        raise WeightsError(f"config.json has no {field!r}: without it the weights of the model cannot be counted")
-    # bool is an int in Python, not in config.json
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise WeightsError(f"config.json: {field} must be a whole number from {least} to {most:,}, got {value!r}")
-    return value

@@ -16,9 +16,9 @@ def indexer_owners(config: Mapping[str, Any], *, num_layers: int) -> tuple[bool,
     """
     pattern = config.get("index_topk_pattern")
     if pattern is not None:
-        if not isinstance(pattern, str | list) or not all(isinstance(letter, str) for letter in pattern):
+        if not isinstance(pattern, str | list):
             raise ModelConfigError(f"config.json: index_topk_pattern must be a letter per layer, S for shared, got {pattern!r}")
-        shared = {layer for layer, letter in enumerate(pattern) if letter == _SHARED}
+        shared = {layer for layer, letter in enumerate(pattern[:num_layers]) if letter == _SHARED}
         return tuple(layer not in shared for layer in range(num_layers))
     every = whole_number(config, "index_topk_freq", default=1)
     offset = whole_number(config, "index_skip_topk_offset", minimum=0, default=2)

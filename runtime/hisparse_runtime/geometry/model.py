@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hisparse_runtime.geometry.config_fields import ModelConfigError, whole_number
+from hisparse_runtime.geometry.config_fields import MOST_LAYERS, ModelConfigError, whole_number
 from hisparse_runtime.geometry.index_sharing import indexer_owners
 
 # Widened top-K buffers come in multiples of a tile of the sparse attention kernels (vLLM 0.33).
@@ -58,11 +58,11 @@ def read_model(config: Mapping[str, Any]) -> SparseMlaModel:
             "config.json has no 'index_topk': HiSparse is only supported for DSA models, whose lightning indexer picks the top-K"
             " tokens (GLM-5.x, DeepSeek-V3.2)"
         )
-    num_hidden_layers = whole_number(text, "num_hidden_layers")
+    num_hidden_layers = whole_number(text, "num_hidden_layers", maximum=MOST_LAYERS)
     return SparseMlaModel(
         model_type=str(text.get("model_type", "")),
         num_hidden_layers=num_hidden_layers,
-        num_mtp_layers=whole_number(text, "num_nextn_predict_layers", minimum=0, default=0),
+        num_mtp_layers=whole_number(text, "num_nextn_predict_layers", minimum=0, maximum=MOST_LAYERS, default=0),
         kv_lora_rank=whole_number(text, "kv_lora_rank"),
         qk_rope_head_dim=whole_number(text, "qk_rope_head_dim", minimum=0),
         index_topk=whole_number(text, "index_topk"),

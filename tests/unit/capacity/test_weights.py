@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hisparse_runtime.capacity.weights import WeightBytes, WeightsError, read_weight_bytes
+from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
+from hisparse_runtime.geometry import ModelConfigError
 
 GIB = 1 << 30
 
@@ -207,7 +208,7 @@ def test_who_holds_what() -> None:
 @pytest.mark.parametrize("field", sorted(set(GLM_51) - {"moe_layer_freq", "num_nextn_predict_layers", "tie_word_embeddings"}))
 def test_a_missing_field_is_named(field: str) -> None:
     config = {key: value for key, value in GLM_51.items() if key != field}
-    with pytest.raises(WeightsError, match=field):
+    with pytest.raises(ModelConfigError, match=field):
         read_weight_bytes(config, is_speculative=False)
 
 
@@ -236,7 +237,7 @@ def test_a_missing_field_is_named(field: str) -> None:
     ],
 )
 def test_wrong_fields_are_named(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(WeightsError, match=message):
+    with pytest.raises(ModelConfigError, match=message):
         read_weight_bytes({**GLM_53, **changes}, is_speculative=True)
 
 
@@ -256,7 +257,7 @@ def test_wrong_fields_are_named(changes: dict[str, Any], message: str) -> None:
     ],
 )
 def test_a_wrong_index_is_refused(index: dict[str, Any], message: str) -> None:
-    with pytest.raises(WeightsError, match=message):
+    with pytest.raises(ModelConfigError, match=message):
         read_weight_bytes(GLM_53, is_speculative=True, index=index)
 
 

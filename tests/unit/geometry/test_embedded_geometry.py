@@ -42,7 +42,7 @@ def test_a_missing_field_is_named(field: str) -> None:
 
 @pytest.mark.parametrize("value", [0, -4, 4.0, "4", True, [4]])
 def test_a_value_that_is_no_positive_whole_number_is_shown(value: object) -> None:
-    with pytest.raises(ModelConfigError, match="num_hidden_layers must be a positive whole number, got "):
+    with pytest.raises(ModelConfigError, match="num_hidden_layers must be a whole number from 1 to 1,000, got "):
         embedded_geometry({**TINY, "num_hidden_layers": value})
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,6 +56,16 @@ def test_every_child_belongs_to_the_object_and_ends_with_it() -> None:
                 "blockOwnerDeletion": True,
             }
         ]
+
+
+def test_at08_every_size_is_a_number_of_bytes_or_of_gib_never_a_quantity() -> None:
+    engine = pod()["containers"][0]
+    sizes = arguments(engine)
+    assert int(sizes["--gpu-kv-bytes"]) == PLAN.gpu_kv_bytes
+    assert int(sizes["--cpu-bytes-to-use"]) == PLAN.cpu_bytes_to_use
+    assert int(float(sizes["--host-pool-gib"]) * 2**30) == PLAN.host_pool_bytes
+    texts = [*sizes.values(), *(variable["value"] for variable in engine["env"])]
+    assert not [text for text in texts if re.fullmatch(r"[0-9.]+[kKMGT]i?", text)]
 
 
 def test_at01_pools_fit_in_shared_memory_and_that_in_the_limit_and_request_equals_limit() -> None:
