@@ -2,10 +2,13 @@
 
 import typer
 
-from hisparse_runtime.cli import crd, serve
+from hisparse_runtime.cli import crd, plan, serve
 
 app = typer.Typer(
-    no_args_is_help=True, pretty_exceptions_enable=False, help="Runtime of hisparse-operator: serve a model, print the CRD."
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Runtime of hisparse-operator: plan memory, serve a model, print the CRD.",
 )
+app.command("plan")(plan.plan)
 app.command("crd")(crd.crd)
 app.command("serve")(serve.serve)

@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import ROUND_CEILING, Decimal
 
 from hisparse_runtime.capacity import GIB
 
@@ -30,9 +31,9 @@ def tokens(text: str) -> int:
     match = _TOKENS.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a number of tokens: write 142000, 64K for 65,536 or 64k for 64,000")
-    exact = float(match["number"]) * _TOKEN_FACTORS[match["suffix"]]
-    if not exact.is_integer() or exact < 1:
-        raise ValueError(f"{text!r} is {exact:g} tokens: a whole number of one or more is needed")
+    exact = Decimal(match["number"]) * _TOKEN_FACTORS[match["suffix"]]
+    if exact != int(exact) or exact < 1:
+        raise ValueError(f"{text!r} is {exact:f} tokens: a whole number of one or more is needed")
     return int(exact)
 
 
@@ -41,24 +42,48 @@ def context(text: str) -> int | str:
     return AUTO if text.strip().lower() in (AUTO, "-1") else tokens(text)
 
 
-def gib(text: str, *, minimum: float = 0) -> float:
-    """A plain number of GiB that is above `minimum`. A unit is an error: the option's name has it already."""
+def gib(text: str) -> float:
+    """A plain number of GiB above zero. A unit is an error, since the option's name has it already."""
     try:
         size_gib = float(text)
-    except ValueError as error:
-        match = _QUANTITY.fullmatch(text.strip())
-        if match is None or match["suffix"] not in _BYTE_FACTORS:
-            raise ValueError(f"{text!r} is not a number: a plain number of GiB is needed, such as 384") from error
-        size_gib = float(match["number"]) * _BYTE_FACTORS[match["suffix"]] / GIB
-        raise ValueError(f"{text!r} has a unit: a plain number of GiB is needed, for {text.strip()} that is {size_gib:g}") from error
-    if not math.isfinite(size_gib) or size_gib <= minimum:
-        raise ValueError(f"{text!r}: a number of GiB above {minimum:g} is needed")
+    except ValueError:
+        size_bytes = _bytes_or_none(text)
+        if size_bytes is None:
+            raise ValueError(f"{text!r} is not a number: write GiB without a unit, such as 384") from None
+        raise ValueError(
+            f"{text!r} has a unit: write a plain number of GiB, as vLLM's host_pool_gib is one; {text.strip()} is"
+            f" {size_bytes / GIB:g}"
+        ) from None
+    if not math.isfinite(size_gib) or size_gib <= 0:
+        raise ValueError(f"{text!r}: a number of GiB above zero is needed")
     return size_gib
 
 
 def quantity_bytes(text: str) -> int:
     """Bytes, `137438953472`, or a quantity as in Kubernetes, `128Gi`; a fraction of a byte counts as one."""
+    size_bytes = _bytes_or_none(text)
+    if size_bytes is None:
+        raise ValueError(f"{text!r} is not a size: write bytes, or a quantity such as 128Gi or 2Ti")
+    return size_bytes
+
+
+def compared(text: str) -> tuple[int, ...] | tuple[str, ...]:
+    """Context lengths, or names of GPUs. Raises ValueError for a list that is neither."""
+    entries = tuple(entry.strip() for entry in text.split(","))
+    if not all(entries):
+        raise ValueError(f"{text!r} has an empty entry: write 65536,142000,1M or H200,B200,B300")
+    if len(set(entries)) < len(entries):
+        raise ValueError(f"{text!r} names something twice")
+    if all(entry[0].isdigit() and entry[-1] in "0123456789kKmM" for entry in entries):
+        return tuple(tokens(entry) for entry in entries)
+    if any(entry[0].isdigit() for entry in entries):
+        raise ValueError(f"{text!r}: give context lengths or kinds of GPU, not both")
+    return entries
+
+
+def _bytes_or_none(text: str) -> int | None:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match["suffix"] not in _BYTE_FACTORS:
-        raise ValueError(f"{text!r} is not a size: write bytes or a quantity such as 128Gi or 2Ti")
-    return math.ceil(float(match["number"]) * _BYTE_FACTORS[match["suffix"]]) if match["suffix"] else math.ceil(float(match["number"]))
+        return None
+    exact = Decimal(match["number"]) * _BYTE_FACTORS[match["suffix"]]
+    return int(exact.to_integral_value(rounding=ROUND_CEILING))
