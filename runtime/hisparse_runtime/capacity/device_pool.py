@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from hisparse_runtime.capacity.errors import DeviceMemoryError, FieldNames
 from hisparse_runtime.capacity.hot_region import HotRegion
-from hisparse_runtime.capacity.units import human_bytes
+from hisparse_runtime.capacity.units import human_bytes, round_up
 from hisparse_runtime.geometry import ModelGeometry, VllmVersion
 
 NULL_BLOCKS = 1
 # A step in flight may still be writing them, so they never leave the GPU.
 ACTIVE_TAIL_PAGES = 2
+_PLAIN_FORMATS = frozenset({"bfloat16", "fp8"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,14 @@ class DevicePool:
     def num_blocks(self) -> int:
         return self.kv_bytes // self.geometry.device_block_bytes
 
+    @property
+    def ordinary_block_bytes(self) -> int:
+        """A block of `ordinary_block_tokens` without HiSparse."""
+        geometry = self.geometry
+        block_bytes = geometry.ordinary_block_bytes * self.ordinary_block_tokens // geometry.page_tokens
+        is_padded = self.version.pads_ordinary_blocks and geometry.cache_format.name in _PLAIN_FORMATS
+        return round_up(block_bytes, to_bytes=geometry.row_bytes) if is_padded else block_bytes
+
     def request(self, tokens: int) -> RequestBlocks:
         """Blocks of a request of `tokens` tokens."""
         geometry = self.geometry
@@ -76,9 +85,7 @@ class DevicePool:
 
     def ordinary_concurrency(self, tokens: int) -> float:
         """Requests of `tokens` tokens in a pool of the same bytes without HiSparse."""
-        pages_per_block = self.ordinary_block_tokens // self.geometry.page_tokens
-        blocks = self.kv_bytes // (self.geometry.ordinary_block_bytes * pages_per_block)
-        return blocks / -(-tokens // self.ordinary_block_tokens)
+        return self.kv_bytes // self.ordinary_block_bytes / -(-tokens // self.ordinary_block_tokens)
 
     def needed_bytes(self, tokens: int) -> int:
         """KV memory with which vLLM starts for requests of up to `tokens` tokens."""

@@ -133,7 +133,9 @@ def size_vllm(model: SparseMlaModel, settings: VllmSettings, *, host_pool_bytes:
     """
     _check_block_size(settings.block_size)
     _check_speculation(model, settings.num_speculative_tokens, names=names)
-    cache_format = vllm_cache_format(model, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability)
+    cache_format = vllm_cache_format(
+        model, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability, version=settings.version
+    )
     geometry = lay_out(model, cache_format, with_mtp=settings.num_speculative_tokens > 0)
     hot = hot_region(
         geometry,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hisparse_runtime.geometry.config_fields import ModelConfigError
 from hisparse_runtime.geometry.model import SparseMlaModel
+from hisparse_runtime.geometry.versions import VllmVersion
 
 # Tokens of one block. vLLM's indexer kernels read pages of 64 tokens, whatever larger --block-size is asked for.
 VLLM_PAGE_TOKENS = 64
@@ -62,25 +63,11 @@ class CacheFormat:
         return self.page_tokens * self.row_bytes
 
 
-def vllm_cache_format(model: SparseMlaModel, *, kv_cache_dtype: str, capability: tuple[int, int]) -> CacheFormat:
+def vllm_cache_format(
+    model: SparseMlaModel, *, kv_cache_dtype: str, capability: tuple[int, int], version: VllmVersion
+) -> CacheFormat:
     """The format that vLLM's default backend for the GPU stores. Raises CacheFormatError for one that it refuses."""
-    formats = _FORMATS.get(capability[0])
-    if formats is None:
-        raise CacheFormatError(
-            f"compute capability {capability[0]}.{capability[1]}: vLLM's sparse attention backends need 9.0, 10.x or 12.x"
-        )
-    if kv_cache_dtype == "auto" and capability[0] == 10 and model.model_type in _FP8_BY_DEFAULT:
-        kv_cache_dtype = "fp8"
-    name = formats.get(kv_cache_dtype)
-    if name is None:
-        raise CacheFormatError(
-            f"kv_cache_dtype {kv_cache_dtype!r}: vLLM has no sparse attention backend for it at compute capability"
-            f" {capability[0]}.{capability[1]}; use one of {', '.join(formats)}"
-        )
-    if capability[0] == 12 and model.index_topk != _SM120_TOPK:
-        raise CacheFormatError(
-            f"index_topk {model.index_topk}: vLLM's sparse attention at compute capability 12.0 takes {_SM120_TOPK} only"
-        )
+    name = _format_name(model, kv_cache_dtype, capability=capability, version=version)
     latent = model.kv_lora_rank + model.qk_rope_head_dim
     row_bytes = {
         "bfloat16": latent * _BFLOAT16_BYTES,
@@ -95,6 +82,27 @@ def vllm_cache_format(model: SparseMlaModel, *, kv_cache_dtype: str, capability:
         row_bytes=row_bytes,
         indexer_page_bytes=VLLM_PAGE_TOKENS // model.index_kpool * key_bytes,
     )
+
+
+def _format_name(model: SparseMlaModel, kv_cache_dtype: str, *, capability: tuple[int, int], version: VllmVersion) -> str:
+    major, text = capability[0], f"{capability[0]}.{capability[1]}"
+    formats = dict(_FORMATS.get(major, {}))
+    if major == 9 and not version.hopper_takes_plain_fp8:
+        del formats["fp8_e4m3"]
+    if not formats:
+        raise CacheFormatError(f"compute capability {text}: vLLM's sparse attention backends need 9.0, 10.x or 12.x")
+    if major == 12 and model.index_topk != _SM120_TOPK:
+        raise CacheFormatError(
+            f"index_topk {model.index_topk}: vLLM's sparse attention at compute capability {text} takes {_SM120_TOPK} only"
+        )
+    if major == 10 and kv_cache_dtype == "auto" and version.defaults_glm_to_fp8 and model.model_type in _FP8_BY_DEFAULT:
+        return "fp8"
+    if kv_cache_dtype not in formats:
+        raise CacheFormatError(
+            f"kv_cache_dtype {kv_cache_dtype!r}: vLLM {version.name} has no sparse attention backend for it at compute capability"
+            f" {text}; use one of {', '.join(formats)}"
+        )
+    return formats[kv_cache_dtype]
 
 
 def embedded_cache_format(model: SparseMlaModel) -> CacheFormat:

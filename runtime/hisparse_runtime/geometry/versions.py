@@ -28,6 +28,12 @@ class VllmVersion:
     host_pool_pins: int = 2
     # A staging buffer on the GPU, one row per batched token and layer.
     stages_mirror_rows: bool = False
+    # Without HiSparse, blocks are padded to whole rows where a row is plain fp8 or bfloat16.
+    pads_ordinary_blocks: bool = False
+    # GLM with kv_cache_dtype auto gets an fp8 cache on B200 and B300.
+    defaults_glm_to_fp8: bool = True
+    # Hopper has a kernel for plain fp8 rows (fp8_e4m3) whose cache layout HiSparse can use.
+    hopper_takes_plain_fp8: bool = True
     # A table on the GPU, one entry per resident group, request and page.
     keeps_residency_table: bool = True
     known_bugs: tuple[str, ...] = ()
@@ -55,6 +61,8 @@ VLLM_VERSIONS: dict[str, VllmVersion] = {
             reports_steady_concurrency=False,
             checks_resolver_memory=False,
             stages_mirror_rows=True,
+            defaults_glm_to_fp8=False,
+            hopper_takes_plain_fp8=False,
             keeps_residency_table=False,
             known_bugs=_BUGS_OF_30,
         ),
@@ -62,6 +70,9 @@ VLLM_VERSIONS: dict[str, VllmVersion] = {
             name="0.31",
             reports_steady_concurrency=False,
             stages_mirror_rows=True,
+            pads_ordinary_blocks=True,
+            defaults_glm_to_fp8=False,
+            hopper_takes_plain_fp8=False,
             keeps_residency_table=False,
             known_bugs=_BUGS_BEFORE_32,
         ),

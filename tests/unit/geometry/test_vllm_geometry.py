@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hisparse_runtime.geometry import (
     VLLM_VERSIONS,
+    CacheFormatError,
     ModelConfigError,
     ModelGeometry,
     UnknownVersionError,
@@ -23,9 +24,12 @@ from hisparse_runtime.geometry.index_sharing import index_units, indexer_owners
 GLM_5_3, _ = complete_config("GLM-5.3", {})
 
 
-def geometry(config: dict[str, Any], *, dtype: str = "fp8", sm: int = 9, with_mtp: bool = False) -> ModelGeometry:
+def geometry(
+    config: dict[str, Any], *, dtype: str = "fp8", sm: int = 9, with_mtp: bool = False, version: str = "0.33"
+) -> ModelGeometry:
     model = read_model(config)
-    return lay_out(model, vllm_cache_format(model, kv_cache_dtype=dtype, capability=(sm, 0)), with_mtp=with_mtp)
+    cache_format = vllm_cache_format(model, kv_cache_dtype=dtype, capability=(sm, 0), version=VLLM_VERSIONS[version])
+    return lay_out(model, cache_format, with_mtp=with_mtp)
 
 
 def test_every_fourth_layer_of_glm_5_3_runs_an_indexer() -> None:
@@ -60,6 +64,13 @@ def test_rows_and_blocks_follow_from_dtype_and_gpu(dtype: str, sm: int, row_byte
 def test_auto_is_fp8_for_glm_on_b200_and_bfloat16_for_deepseek() -> None:
     assert geometry(GLM_5_3, dtype="auto", sm=10).row_bytes == 576
     assert geometry(complete_config("DeepSeek-V3.2", {})[0], dtype="auto", sm=10).row_bytes == 1152
+    assert geometry(GLM_5_3, dtype="auto", sm=10, version="0.31").row_bytes == 1152
+
+
+def test_plain_fp8_came_to_hopper_with_0_32() -> None:
+    assert geometry(GLM_5_3, dtype="fp8_e4m3").row_bytes == 576
+    with pytest.raises(CacheFormatError, match=r"vLLM 0\.31 has no sparse attention backend for it at compute capability 9\.0"):
+        geometry(GLM_5_3, dtype="fp8_e4m3", version="0.31")
 
 
 def test_the_mtp_layer_costs_a_fifth_of_every_block_at_576_bytes_and_a_group_at_656() -> None:
