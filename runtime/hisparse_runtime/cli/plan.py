@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from hisparse_runtime.capacity import DEFAULT_GPU_MEMORY_UTILIZATION, gib_bytes
-from hisparse_runtime.cli.plan_case import Case
+from hisparse_runtime.cli.plan_answer import refused_early
+from hisparse_runtime.cli.plan_case import Case, RefusedError
 from hisparse_runtime.cli.plan_flags import PlanFlags, case_from_flags
 from hisparse_runtime.cli.plan_model import ModelFileError, read_model_files
 from hisparse_runtime.cli.plan_output import OutputFormat
@@ -118,16 +119,19 @@ def plan(
         raise typer.BadParameter(f"{plot}: the name has to end in {', '.join(FIGURE_SUFFIXES)}", param_hint="--plot")
     display = Display(output=output, is_explained=explain, plot=plot)
     entries = _parsed("--compare", compared, compare)
+    if entries is not None:
+        replaced = "gpu" if isinstance(entries[0], str) else "max_model_len"
+        _refuse(ctx, given & {replaced}, because="--compare has a list of them")
     node_memory_bytes = _parsed("--node-memory", quantity_bytes, node_memory)
     if filename is not None:
-        _refuse(given - _WITH_FILE, because="a HiSparseDeployment file holds what is planned; change it there")
+        _refuse(ctx, given - _WITH_FILE, because="a HiSparseDeployment file holds what is planned; change it there")
         raise typer.Exit(_plan_file(filename, entries, display, node_memory_bytes=node_memory_bytes))
     context_tokens = _parsed("--max-model-len", context, max_model_len)
     gpu_kv = _parsed("--gpu-kv-gib", gib, gpu_kv_gib)
     pool = _parsed("--host-pool-gib", gib, host_pool_gib)
     offload_bytes = _parsed("--cpu-bytes-to-use", quantity_bytes, cpu_bytes_to_use)
     if as_published:
-        _refuse(given - _AS_PUBLISHED, because="the published calculator has no place for it")
+        _refuse(ctx, given - _AS_PUBLISHED, because="the published calculator has no place for it")
         if isinstance(context_tokens, str):
             raise typer.BadParameter("the published calculator fits no context: give a number", param_hint="--max-model-len")
         raise typer.Exit(
@@ -194,7 +198,11 @@ def _plan_file(path: Path, entries: Entries, display: Display, *, node_memory_by
         return _show(partial(plan_file.deployment_case, deployment, node_memory_bytes=node_memory_bytes), entries, display)
     if entries is not None or display.plot is not None:
         raise typer.BadParameter("--compare and --plot are for engine type VLLM: concurrency of type Embedded is not planned")
-    return show_answer(plan_file.embedded_answer(deployment, node_memory_bytes=node_memory_bytes), display)
+    try:
+        answer = plan_file.embedded_answer(deployment, node_memory_bytes=node_memory_bytes)
+    except RefusedError as error:
+        answer = refused_early(error)
+    return show_answer(answer, display)
 
 
 def _plan_as_published(entries: Entries, output: OutputFormat, **given: Any) -> int:
@@ -220,10 +228,10 @@ def _given(ctx: typer.Context) -> frozenset[str]:
     return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
 
 
-def _refuse(unwanted: frozenset[str], *, because: str) -> None:
+def _refuse(ctx: typer.Context, unwanted: frozenset[str], *, because: str) -> None:
     if unwanted:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unwanted))
-        raise typer.BadParameter(f"leave out {options}: {because}")
+        ctx.fail(f"leave out {options}: {because}")
 
 
 def _parsed(option: str, parse: Callable[[str], Value], text: str | None) -> Value | None:

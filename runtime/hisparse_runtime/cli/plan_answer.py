@@ -15,8 +15,8 @@ from hisparse_runtime.capacity import (
     plan_arithmetic,
     plan_warnings,
 )
-from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, reason_of
-from hisparse_runtime.geometry import CacheFormatError, ModelGeometry, SparseMlaModel, lay_out, vllm_cache_format
+from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, known_geometry, reason_of
+from hisparse_runtime.geometry import CacheFormatError, ModelGeometry, SparseMlaModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,15 @@ class GeometrySection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsSection:
+    """`total_bytes` is one copy of everything, `gpu_bytes` what one GPU holds of it, `source` where the numbers are from."""
+
+    total_bytes: int
+    gpu_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSection:
     """Of one GPU. `overhead_bytes` is what HiSparse takes beside the KV pool, `is_estimated` is about `kv_bytes`."""
 
@@ -40,7 +49,6 @@ class GpuSection:
     num_blocks: int
     kv_bytes: int
     is_estimated: bool
-    weights_bytes: int | None
     overhead_bytes: int | None
 
 
@@ -109,6 +117,7 @@ class Fault:
 class Answer:
     asked: Asked
     geometry: GeometrySection | None = None
+    weights: WeightsSection | None = None
     gpu: GpuSection | None = None
     host: HostSection | None = None
     hot: HotSection | None = None
@@ -119,10 +128,6 @@ class Answer:
     errors: tuple[Fault, ...] = ()
     arithmetic: tuple[str, ...] = ()
 
-    @property
-    def is_refused(self) -> bool:
-        return bool(self.errors)
-
 
 def planned(case: Case, plan: EnginePlan) -> Answer:
     """Every section."""
@@ -131,6 +136,7 @@ def planned(case: Case, plan: EnginePlan) -> Answer:
     return Answer(
         asked=replace(case.asked, max_model_len=sizes.max_model_len),
         geometry=geometry_section(geometry),
+        weights=_weights(case),
         gpu=_gpu(case, geometry, overhead_bytes=plan.overhead_bytes),
         host=HostSection(
             stride_bytes=plan.host.stride_bytes,
@@ -164,7 +170,7 @@ def planned(case: Case, plan: EnginePlan) -> Answer:
             termination_seconds=times.termination_seconds,
         ),
         warnings=(*case.warnings, *plan_warnings(plan)),
-        arithmetic=plan_arithmetic(plan),
+        arithmetic=(*case.arithmetic, *plan_arithmetic(plan)),
     )
 
 
@@ -172,12 +178,16 @@ def refused(case: Case, error: CacheFormatError | CapacityError) -> Answer:
     """Why vLLM would not start, and the sections that do not depend on what is wrong."""
     settings, model = case.request.settings, case.request.model
     known = Answer(asked=case.asked, warnings=case.warnings, errors=(Fault(reason=reason_of(error), message=str(error)),))
-    with_mtp = settings.num_speculative_tokens > 0
     try:
-        cache_format = vllm_cache_format(model, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability)
+        geometry = known_geometry(
+            model,
+            kv_cache_dtype=settings.kv_cache_dtype,
+            capability=settings.capability,
+            version=settings.version,
+            num_speculative_tokens=settings.num_speculative_tokens,
+        )
     except CacheFormatError:
-        return replace(known, geometry=_layers(model, with_mtp=with_mtp))
-    geometry = lay_out(model, cache_format, with_mtp=with_mtp)
+        return replace(known, geometry=_layers(model, with_mtp=settings.num_speculative_tokens > 0))
     hot = None
     with suppress(SettingsError):
         region = hot_region(
@@ -191,6 +201,7 @@ def refused(case: Case, error: CacheFormatError | CapacityError) -> Answer:
     return replace(
         known,
         geometry=geometry_section(geometry),
+        weights=_weights(case),
         gpu=_gpu(case, geometry, overhead_bytes=None),
         host=_wished_host(case, geometry),
         hot=hot,
@@ -259,14 +270,19 @@ def _layers(model: SparseMlaModel, *, with_mtp: bool) -> GeometrySection:
     )
 
 
+def _weights(case: Case) -> WeightsSection | None:
+    if case.weights is None or case.gpu_weights_bytes is None:
+        return None
+    return WeightsSection(total_bytes=case.weights.total_bytes, gpu_bytes=case.gpu_weights_bytes, source=case.weights.source)
+
+
 def _gpu(case: Case, geometry: ModelGeometry, *, overhead_bytes: int | None) -> GpuSection:
     kv_bytes, block_bytes = case.request.settings.gpu_kv_bytes, geometry.device_block_bytes
     return GpuSection(
         bytes_per_block=block_bytes,
         num_blocks=kv_bytes // block_bytes,
         kv_bytes=kv_bytes,
-        is_estimated=case.is_kv_estimated,
-        weights_bytes=case.gpu_weights_bytes,
+        is_estimated=case.gpu_memory_utilization is not None,
         overhead_bytes=overhead_bytes,
     )
 

@@ -1,10 +1,19 @@
 """One engine to plan: what was asked for, wherever it was written, and what stands against it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hisparse_runtime.capacity import CapacityError, EngineRequest, FieldNames
-from hisparse_runtime.capacity.weights import WeightBytes, WeightsError
-from hisparse_runtime.geometry import ModelConfigError, ModelGeometry, SparseMlaModel
+from hisparse_runtime.capacity import CapacityError, EngineRequest, FieldNames, human_bytes
+from hisparse_runtime.capacity.gpu_memory import RUNTIME_RESERVE_BYTES
+from hisparse_runtime.capacity.weights import WeightBytes
+from hisparse_runtime.geometry import (
+    ModelConfigError,
+    ModelGeometry,
+    SparseMlaModel,
+    VllmVersion,
+    lay_out,
+    vllm_cache_format,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +36,21 @@ class Asked:
     max_num_batched_tokens: int
     max_num_seqs: int
     num_speculative_tokens: int
+    expert_parallel: bool | None
+    async_scheduling: bool | None
 
     @property
     def title(self) -> str:
         """`zai-org/GLM-5.3 on 8 x H200, vLLM 0.33, TP 8, KV cache fp8`: what the plan is for."""
-        parts = [self.model or "the given config.json"]
-        if self.gpu:
-            parts[0] += f" on {self.num_gpus} x {self.gpu}"
-        parts.append(f"vLLM {self.vllm_version}" if self.vllm_version else f"engine {self.engine}")
+        return self._title(f" on {self.num_gpus} x {self.gpu}" if self.gpu else "")
+
+    @property
+    def title_of_any_gpu(self) -> str:
+        """The same for several kinds of GPU."""
+        return self._title(f" on {self.num_gpus} GPUs")
+
+    def _title(self, where: str) -> str:
+        parts = [f"vLLM {self.vllm_version}" if self.vllm_version else f"engine {self.engine}"]
         if self.tensor_parallel_size > 1:
             parts.append(f"TP {self.tensor_parallel_size}")
         if self.data_parallel_size > 1:
@@ -43,14 +59,14 @@ class Asked:
             parts.append(f"{self.num_speculative_tokens} speculative tokens")
         if self.kv_cache_dtype:
             parts.append(f"KV cache {self.kv_cache_dtype}")
-        return ", ".join(parts)
+        return ", ".join([f"{self.model or 'the given config.json'}{where}", *parts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What the planner takes, and what is only told to people. `weights` is None where they cannot be counted.
+    """What the planner takes, and what is only told to people. Both weights are None where they cannot be counted.
 
-    `is_kv_estimated`: KV memory was worked out from the GPU and the weights. `is_host_bounded`: a host pool or a budget is given.
+    `gpu_memory_utilization`: KV memory was estimated with it; None where KV memory is given.
     """
 
     asked: Asked
@@ -58,12 +74,30 @@ class Case:
     request: EngineRequest
     weights: WeightBytes | None
     gpu_weights_bytes: int | None
-    is_kv_estimated: bool
+    gpu_memory_utilization: float | None
     warnings: tuple[str, ...] = ()
 
     @property
     def is_host_bounded(self) -> bool:
+        """Whether the size of the host pool is given, or the memory that it comes from."""
         return self.request.host_pool_bytes is not None or self.request.budget_bytes is not None
+
+    @property
+    def arithmetic(self) -> Iterator[str]:
+        """How the KV memory of a GPU was estimated, as steps in front of the plan's own."""
+        device, weights_bytes, share = self.request.gpu, self.gpu_weights_bytes, self.gpu_memory_utilization
+        if device is None or self.weights is None or weights_bytes is None or share is None:
+            return
+        weights, ranks = self.weights, self.asked.tensor_parallel_size
+        yield (
+            f"weights: {human_bytes(weights.total_bytes)}, {human_bytes(weights.expert_bytes)} of them routed experts that"
+            f" {self.asked.num_gpus} GPUs share, the rest split over {ranks} ranks or held whole: {human_bytes(weights_bytes)} on a GPU"
+        )
+        yield (
+            f"GPU KV memory, estimated: {human_bytes(device.visible_memory_bytes)} of {device.name} x {share:g} -"
+            f" {human_bytes(weights_bytes)} weights - {human_bytes(RUNTIME_RESERVE_BYTES)} for the runtime ="
+            f" {human_bytes(self.request.settings.gpu_kv_bytes)}"
+        )
 
 
 class RefusedError(Exception):
@@ -91,10 +125,18 @@ class RefusedError(Exception):
         self.warnings = warnings
 
 
+def known_geometry(
+    model: SparseMlaModel, *, kv_cache_dtype: str, capability: tuple[int, int], version: VllmVersion, num_speculative_tokens: int
+) -> ModelGeometry:
+    """The geometry, before anything is planned. Raises CacheFormatError."""
+    cache_format = vllm_cache_format(model, kv_cache_dtype=kv_cache_dtype, capability=capability, version=version)
+    return lay_out(model, cache_format, with_mtp=num_speculative_tokens > 0)
+
+
 def reason_of(error: ValueError) -> str:
     """The stable reason for what geometry and capacity raise."""
     if isinstance(error, CapacityError):
         return error.reason
-    if isinstance(error, ModelConfigError | WeightsError):
+    if isinstance(error, ModelConfigError):
         return "InvalidModelConfig"
     return "InvalidSpec"

@@ -1,37 +1,41 @@
 """`--compare`: one plan for each context length, or for each kind of GPU."""
 
 from collections.abc import Sequence
+from typing import TextIO
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from hisparse_runtime.capacity import human_bytes
+from hisparse_runtime.capacity import GIB
 from hisparse_runtime.cli.plan_answer import Answer
-from hisparse_runtime.cli.plan_table import bullets, gain_text, limit_text, plain_table, print_arithmetic, print_notes
+from hisparse_runtime.cli.plan_table import arithmetic, bullets, gain_text, limit_text, notes, plain_table, show
 
 
-def print_comparison(console: Console, answers: Sequence[Answer], *, by_gpu: bool, is_explained: bool) -> None:
+def print_comparison(stream: TextIO, answers: Sequence[Answer], *, by_gpu: bool, is_explained: bool) -> None:
     """A row for each answer, in the order that was asked for; what was refused is explained below."""
     first = answers[0].asked
-    console.print(first.model if by_gpu else first.title, style="bold")
-    console.print(_table(answers, by_gpu=by_gpu))
-    refused = [f"{_label(answer, by_gpu=by_gpu)}: {fault.message}" for answer in answers for fault in answer.errors]
+    heading = first.title_of_any_gpu if by_gpu else first.title
+    parts: list[RenderableType] = [Text(heading, style="bold"), _table(answers, by_gpu=by_gpu)]
+    refused = [_refusal(answer, by_gpu=by_gpu) for answer in answers if answer.errors]
     if refused:
-        console.print(bullets(refused, mark="refused", style="red"))
+        parts.append(bullets(refused, mark="refused:", style="red"))
     if is_explained:
         for answer in answers:
-            print_arithmetic(console, answer, heading=_label(answer, by_gpu=by_gpu))
+            parts += arithmetic(answer, heading=_label(answer, by_gpu=by_gpu))
     # what holds for all is said once
     common = [note for note in answers[0].warnings if all(note in answer.warnings for answer in answers)]
-    print_notes(console, common)
+    show(stream, [*parts, *notes(common)])
 
 
 def _table(answers: Sequence[Answer], *, by_gpu: bool) -> Table:
     table = plain_table()
-    headers = ["GPU" if by_gpu else "tokens", "KV per GPU", "row", "ordinary", "HiSparse", "gain", "host pool", "pod memory"]
-    for header in headers:
-        table.add_column(header, justify="left" if header == "GPU" else "right")
-    table.add_column("limited by")
+    table.add_column("GPU" if by_gpu else "tokens", justify="left" if by_gpu else "right", no_wrap=True, vertical="bottom")
+    for header in ("GPU KV\nGiB", "row\nbytes", "ordinary", "HiSparse", "gain"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("limited by", no_wrap=True)
+    for header in ("host pool\nGiB", "of use\nGiB", "pod\nGiB"):
+        table.add_column(header, justify="right", no_wrap=True)
     for answer in answers:
         table.add_row(*_row(answer, by_gpu=by_gpu))
     return table
@@ -41,20 +45,30 @@ def _row(answer: Answer, *, by_gpu: bool) -> list[str]:
     now, host, pod = answer.concurrency, answer.host, answer.pod
     start = [
         _label(answer, by_gpu=by_gpu),
-        human_bytes(answer.gpu.kv_bytes) if answer.gpu else "",
-        f"{answer.geometry.row_bytes} B" if answer.geometry and answer.geometry.row_bytes else "",
+        _gib(answer.gpu.kv_bytes) if answer.gpu else "",
+        f"{answer.geometry.row_bytes}" if answer.geometry and answer.geometry.row_bytes else "",
     ]
-    if now is None or host is None or pod is None or host.pool_bytes is None:
-        return [*start, "", "refused", "", "", "", ""]
+    if now is None or host is None or pod is None or host.pool_bytes is None or host.usable_bytes is None:
+        return [*start, "", "refused"]
     return [
         *start,
         f"{now.ordinary:.2f}",
         f"{now.steady:.2f}",
-        gain_text(now).rstrip(", "),
-        human_bytes(host.pool_bytes),
-        human_bytes(pod.memory_bytes),
-        limit_text(now.limited_by),
+        gain_text(now),
+        limit_text(now.limited_by).removeprefix("the "),
+        _gib(host.pool_bytes),
+        _gib(host.usable_bytes),
+        _gib(pod.memory_bytes),
     ]
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / GIB:,.2f}"
+
+
+def _refusal(answer: Answer, *, by_gpu: bool) -> str:
+    message, label = answer.errors[0].message, _label(answer, by_gpu=by_gpu)
+    return message if label in message else f"{label}: {message}"
 
 
 def _label(answer: Answer, *, by_gpu: bool) -> str:

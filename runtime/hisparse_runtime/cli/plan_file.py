@@ -4,6 +4,7 @@ The only module of the runtime, beside `cli.crd`, that may import the operator; 
 """
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hisparse_operator.planning.demand import demand
 from hisparse_operator.planning.vllm_request import vllm_request
 from hisparse_runtime.capacity import SPEC_NAMES, CapacityError, EngineRequest, human_bytes, smallest_pod
 from hisparse_runtime.capacity.gpus import gpu
-from hisparse_runtime.capacity.weights import WeightBytes, WeightsError, read_weight_bytes
+from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
 from hisparse_runtime.cli.plan_answer import (
     Answer,
     GpuSection,
@@ -27,16 +28,17 @@ from hisparse_runtime.cli.plan_answer import (
     PodSection,
     geometry_section,
 )
-from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, reason_of
+from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, known_geometry, reason_of
 from hisparse_runtime.geometry import (
+    NEWEST_VERSION,
     CacheFormatError,
     ModelConfigError,
     ModelGeometry,
+    SparseMlaModel,
     complete_config,
     embedded_geometry,
-    lay_out,
     read_model,
-    vllm_cache_format,
+    vllm_version,
 )
 
 _STANDARD_INPUT = Path("-")
@@ -81,21 +83,24 @@ def deployment_case(
     asked = _asked(spec)
     try:
         request = vllm_request(spec)
-    except (Infeasible, CacheFormatError, CapacityError, ModelConfigError, WeightsError) as error:
+    except (Infeasible, CacheFormatError, CapacityError, ModelConfigError) as error:
         reason = error.reason.value if isinstance(error, Infeasible) else reason_of(error)
-        raise RefusedError(reason, str(error), asked=asked, geometry=_known_geometry(spec)) from error
+        model, geometry = _known(spec)
+        raise RefusedError(reason, str(error), asked=asked, model=model, geometry=geometry) from error
     weights = _weights(spec)
     return Case(
         asked=asked,
         names=SPEC_NAMES,
         request=_bounded(request, spec, node_memory_bytes=node_memory_bytes),
         weights=weights,
-        gpu_weights_bytes=weights.per_gpu_bytes(
+        gpu_weights_bytes=None
+        if weights is None
+        else weights.per_gpu_bytes(
             tensor_parallel_size=vllm.tensor_parallel_size,
             data_parallel_size=vllm.data_parallel_size,
             expert_parallel=vllm.expert_parallel,
         ),
-        is_kv_estimated=spec.engine.gpu_kv_cache is None,
+        gpu_memory_utilization=vllm.gpu_memory_utilization if spec.engine.gpu_kv_cache is None else None,
     )
 
 
@@ -170,7 +175,7 @@ def _asked(spec: HiSparseDeploymentSpec) -> Asked:
         preset_fields=preset_fields if vllm else (),
         gpu=vllm.gpu if vllm else None,
         num_gpus=engine.pod_gpus,
-        vllm_version=vllm.version if vllm else None,
+        vllm_version=(vllm.version or NEWEST_VERSION.name) if vllm else None,
         kv_cache_dtype=vllm.kv_cache_dtype if vllm else None,
         tensor_parallel_size=vllm.tensor_parallel_size if vllm else 1,
         data_parallel_size=vllm.data_parallel_size if vllm else 1,
@@ -178,6 +183,8 @@ def _asked(spec: HiSparseDeploymentSpec) -> Asked:
         max_num_batched_tokens=engine.num_batched_tokens,
         max_num_seqs=engine.num_seqs,
         num_speculative_tokens=vllm.num_speculative_tokens if vllm else 0,
+        expert_parallel=vllm.expert_parallel if vllm else None,
+        async_scheduling=vllm.async_scheduling if vllm else None,
     )
 
 
@@ -188,28 +195,36 @@ def _bounded(request: EngineRequest, spec: HiSparseDeploymentSpec, *, node_memor
     return replace(request, budget_bytes=min(bounds, default=None))
 
 
-def _weights(spec: HiSparseDeploymentSpec) -> WeightBytes:
-    """Those that the request was made with, in parts."""
-    vllm = spec.engine.vllm
-    config, _ = complete_config(spec.model.name, spec.model.config)
-    return read_weight_bytes(config, is_speculative=vllm is not None and vllm.num_speculative_tokens > 0)
-
-
-def _known_geometry(spec: HiSparseDeploymentSpec) -> ModelGeometry | None:
-    """As far as it does not depend on what is wrong."""
+def _weights(spec: HiSparseDeploymentSpec) -> WeightBytes | None:
+    """Those that the request was made with, in parts; None where KV memory is given and they cannot be counted."""
     vllm = spec.engine.vllm
     assert vllm is not None
+    config, _ = complete_config(spec.model.name, spec.model.config)
     try:
-        config, _ = complete_config(spec.model.name, spec.model.config)
-        device = gpu(vllm.gpu)
-        if not device.supported:
-            return None
-        model = read_model(config)
-        cache_format = vllm_cache_format(model, kv_cache_dtype=vllm.kv_cache_dtype, capability=device.capability)
-    except ValueError:
-        # what is wrong has been told already, with more words
+        return read_weight_bytes(config, is_speculative=vllm.num_speculative_tokens > 0)
+    except ModelConfigError:
         return None
-    return lay_out(model, cache_format, with_mtp=vllm.num_speculative_tokens > 0)
+
+
+def _known(spec: HiSparseDeploymentSpec) -> tuple[SparseMlaModel | None, ModelGeometry | None]:
+    """The model and its geometry, as far as they do not depend on what is wrong."""
+    vllm = spec.engine.vllm
+    assert vllm is not None
+    # what is wrong has been told already, with more words
+    model = None
+    with suppress(ValueError):
+        config, _ = complete_config(spec.model.name, spec.model.config)
+        model = read_model(config)
+        device = gpu(vllm.gpu)
+        if device.supported:
+            return model, known_geometry(
+                model,
+                kv_cache_dtype=vllm.kv_cache_dtype,
+                capability=device.capability,
+                version=vllm_version(vllm.version or NEWEST_VERSION.name),
+                num_speculative_tokens=vllm.num_speculative_tokens,
+            )
+    return model, None
 
 
 def _embedded(made: Plan, geometry: ModelGeometry, *, asked: Asked, min_host_blocks: int, warnings: tuple[str, ...]) -> Answer:
@@ -223,7 +238,6 @@ def _embedded(made: Plan, geometry: ModelGeometry, *, asked: Asked, min_host_blo
             num_blocks=made.gpu_kv_bytes // geometry.device_block_bytes,
             kv_bytes=made.gpu_kv_bytes,
             is_estimated=False,
-            weights_bytes=None,
             overhead_bytes=None,
         ),
         host=HostSection(

@@ -12,8 +12,8 @@ from hisparse_runtime.capacity import (
     estimated_kv_bytes,
 )
 from hisparse_runtime.capacity.gpus import Gpu, gpu
-from hisparse_runtime.capacity.weights import WeightBytes, WeightsError, read_weight_bytes
-from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, reason_of
+from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
+from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, known_geometry, reason_of
 from hisparse_runtime.cli.plan_model import ModelFiles
 from hisparse_runtime.geometry import (
     CacheFormatError,
@@ -22,9 +22,7 @@ from hisparse_runtime.geometry import (
     SparseMlaModel,
     UnknownVersionError,
     complete_config,
-    lay_out,
     read_model,
-    vllm_cache_format,
     vllm_version,
 )
 
@@ -90,8 +88,13 @@ def case_from_flags(flags: PlanFlags) -> Case:
     device = _supported(flags.gpu, asked=asked, model=model)
     asked = replace(asked, gpu=device.name)
     with _refusing(asked, model):
-        cache_format = vllm_cache_format(model, kv_cache_dtype=flags.kv_cache_dtype, capability=device.capability)
-    geometry = lay_out(model, cache_format, with_mtp=flags.num_speculative_tokens > 0)
+        geometry = known_geometry(
+            model,
+            kv_cache_dtype=flags.kv_cache_dtype,
+            capability=device.capability,
+            version=version,
+            num_speculative_tokens=flags.num_speculative_tokens,
+        )
     num_node_replicas, placement = _placement(flags, asked=asked, geometry=geometry)
     weights, warnings = _weights(flags, config, asked=asked, geometry=geometry)
     gpu_weights_bytes = None
@@ -129,14 +132,14 @@ def case_from_flags(flags: PlanFlags) -> Case:
                 data_parallel_size=num_node_replicas,
             ),
             gpu=device,
-            weights_bytes=weights.total_bytes if weights else 0,
+            weights_bytes=None if weights is None else weights.total_bytes,
             host_pool_bytes=flags.host_pool_bytes,
             cpu_bytes_to_use=flags.cpu_bytes_to_use,
             budget_bytes=flags.node_memory_bytes,
         ),
         weights=weights,
         gpu_weights_bytes=gpu_weights_bytes,
-        is_kv_estimated=flags.gpu_kv_bytes is None,
+        gpu_memory_utilization=flags.gpu_memory_utilization if flags.gpu_kv_bytes is None else None,
         warnings=(*placement, *warnings),
     )
 
@@ -156,6 +159,8 @@ def _asked(flags: PlanFlags) -> Asked:
         max_num_batched_tokens=flags.max_num_batched_tokens,
         max_num_seqs=flags.max_num_seqs,
         num_speculative_tokens=flags.num_speculative_tokens,
+        expert_parallel=flags.expert_parallel,
+        async_scheduling=flags.async_scheduling,
     )
 
 
@@ -163,7 +168,7 @@ def _asked(flags: PlanFlags) -> Asked:
 def _refusing(asked: Asked, model: SparseMlaModel | None = None, geometry: ModelGeometry | None = None) -> Iterator[None]:
     try:
         yield
-    except (CacheFormatError, CapacityError, ModelConfigError, UnknownVersionError, WeightsError) as error:
+    except (CacheFormatError, CapacityError, ModelConfigError, UnknownVersionError) as error:
         raise RefusedError(reason_of(error), str(error), asked=asked, model=model, geometry=geometry) from error
 
 
@@ -194,10 +199,14 @@ def _placement(flags: PlanFlags, *, asked: Asked, geometry: ModelGeometry) -> tu
         return replicas, ()
     nodes = -(-replicas // node_replicas)
     warning = (
-        f"{replicas} data-parallel replicas of {ranks} GPUs take {nodes} nodes of {node_gpus}: sizes of the pod are those of one"
-        f" node with {node_replicas} of them"
+        f"{replicas} data-parallel replicas of {_gpus(ranks)} take {nodes} nodes of {_gpus(node_gpus)}: sizes of the pod are"
+        f" those of one node with {node_replicas} of them"
     )
     return node_replicas, (warning,)
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def _weights(
@@ -206,9 +215,9 @@ def _weights(
     """With KV memory given, weights only count for the start-up budget: then it can do without them."""
     try:
         weights = read_weight_bytes(config, is_speculative=flags.num_speculative_tokens > 0, index=flags.files.index)
-    except WeightsError as error:
+    except ModelConfigError as error:
         if flags.gpu_kv_bytes is None:
-            message = f"{error} (--gpu-kv-gib)" if "KV memory" in str(error) else str(error)
+            message = f"{error}; with --gpu-kv-gib they are not needed"
             raise RefusedError(reason_of(error), message, asked=asked, model=geometry.model, geometry=geometry) from error
-        return None, (f"the start-up budget is without the time to load weights: {error}",)
+        return None, (f"weights are not counted: {error}",)
     return weights, ()

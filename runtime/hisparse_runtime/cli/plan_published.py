@@ -54,7 +54,7 @@ def show_published(inputs: PublishedInput, compared: Sequence[int] | Sequence[st
         return
     from hisparse_runtime.cli.plan_published_table import print_published  # noqa: PLC0415 (rich: tables only)
 
-    print_published(answers)
+    print_published(sys.stdout, answers)
 
 
 def _answer(inputs: PublishedInput) -> PublishedAnswer:

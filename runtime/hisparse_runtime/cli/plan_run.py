@@ -55,10 +55,11 @@ def show_answer(answer: Answer, display: Display) -> int:
     if display.output is not OutputFormat.TABLE:
         sys.stdout.write(machine_text(answer, output=display.output))
     else:
-        from hisparse_runtime.cli.plan_table import make_console, print_answer, print_errors  # noqa: PLC0415 (rich: tables only)
+        from hisparse_runtime.cli.plan_table import print_answer, print_errors  # noqa: PLC0415 (rich: tables only)
 
-        print_answer(make_console(sys.stdout), answer, is_explained=display.is_explained)
-        print_errors(make_console(sys.stderr), answer)
+        print_answer(sys.stdout, answer, is_explained=display.is_explained)
+        if answer.errors:
+            print_errors(sys.stderr, answer)
     return _REFUSED_EXIT_CODE if answer.errors else 0
 
 
@@ -76,9 +77,8 @@ def show_comparison(make_case: CaseMaker, compared: Sequence[int] | Sequence[str
         sys.stdout.write(machine_text(answers, output=display.output))
     else:
         from hisparse_runtime.cli.plan_compare import print_comparison  # noqa: PLC0415 (rich: tables only)
-        from hisparse_runtime.cli.plan_table import make_console  # noqa: PLC0415 (as above)
 
-        print_comparison(make_console(sys.stdout), answers, by_gpu=by_gpu, is_explained=display.is_explained)
+        print_comparison(sys.stdout, answers, by_gpu=by_gpu, is_explained=display.is_explained)
     return _REFUSED_EXIT_CODE if all(answer.errors for answer in answers) else 0
 
 
@@ -105,9 +105,9 @@ def _draw(outcomes: Sequence[_Outcome], display: Display) -> None:
     if not drawable:
         sys.stderr.write(f"{display.plot} is not written: there is no plan to draw\n")
         return
-    from hisparse_runtime.cli.plan_plot import draw  # noqa: PLC0415 (for figures only)
-
     try:
+        from hisparse_runtime.cli.plan_plot import draw  # noqa: PLC0415 (matplotlib: for figures only)
+
         draw(display.plot, drawable)
     except ImportError as error:
         raise FigureError("matplotlib is not installed: pip install 'hisparse-operator[plot]'") from error

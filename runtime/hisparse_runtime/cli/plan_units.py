@@ -72,13 +72,13 @@ def compared(text: str) -> tuple[int, ...] | tuple[str, ...]:
     entries = tuple(entry.strip() for entry in text.split(","))
     if not all(entries):
         raise ValueError(f"{text!r} has an empty entry: write 65536,142000,1M or H200,B200,B300")
-    if len(set(entries)) < len(entries):
-        raise ValueError(f"{text!r} names something twice")
-    if all(entry[0].isdigit() and entry[-1] in "0123456789kKmM" for entry in entries):
-        return tuple(tokens(entry) for entry in entries)
-    if any(entry[0].isdigit() for entry in entries):
+    are_numbers = [entry[0].isdigit() for entry in entries]
+    if any(are_numbers) and not all(are_numbers):
         raise ValueError(f"{text!r}: give context lengths or kinds of GPU, not both")
-    return entries
+    found = tuple(tokens(entry) for entry in entries) if all(are_numbers) else entries
+    if len(set(found)) < len(found):
+        raise ValueError(f"{text!r} names something twice")
+    return found
 
 
 def _bytes_or_none(text: str) -> int | None:
