@@ -91,7 +91,8 @@ class Case:
         weights, ranks = self.weights, self.asked.tensor_parallel_size
         yield (
             f"weights: {human_bytes(weights.total_bytes)}, {human_bytes(weights.expert_bytes)} of them routed experts that"
-            f" {self.asked.num_gpus} GPUs share, the rest split over {ranks} ranks or held whole: {human_bytes(weights_bytes)} on a GPU"
+            f" {self.asked.num_gpus} GPUs share, the rest split over {ranks} ranks or held whole:"
+            f" {human_bytes(weights_bytes)} on each GPU"
         )
         yield (
             f"GPU KV memory, estimated: {human_bytes(device.visible_memory_bytes)} of {device.name} x {share:g} -"
