@@ -59,7 +59,9 @@ def plan(
         _engine(min=1, metavar="N", help="GPUs of one replica. Default: all of a node, shared by the replicas."),
     ] = None,
     data_parallel_size: Annotated[int, _engine(min=1, metavar="N", help="Replicas, each with pools of its own.")] = 1,
-    expert_parallel: Annotated[bool, _engine("--expert-parallel/--no-expert-parallel", help="Whole experts on each GPU.")] = True,
+    expert_parallel: Annotated[
+        bool, _engine("--expert-parallel/--no-expert-parallel", help="Whole routed experts on each GPU, or a slice of each.")
+    ] = True,
     max_model_len: Annotated[
         str | None,
         _engine(
@@ -113,7 +115,15 @@ def plan(
     explain: Annotated[bool, _output("--explain", help="Every step of the arithmetic.")] = False,
     output: Annotated[OutputFormat, _output("-o", "--output", help="For people or for programs.")] = OutputFormat.TABLE,
 ) -> None:
-    """Plan an engine's memory: what vLLM will allocate, what a pod needs, how many requests run at once."""
+    """Plan an engine's memory: what vLLM will allocate, what a pod needs, how many requests run at once.
+
+    Exit code 2 where vLLM would not start, with the reason and what would be enough.
+
+    \b
+    hisparse plan --model zai-org/GLM-5.3 --gpu H200 --kv-cache-dtype fp8 --max-model-len 142000
+    hisparse plan --model zai-org/GLM-5.3 --kv-cache-dtype fp8 --compare 64K,142000,1M
+    hisparse plan -f deployment.yaml --node-memory 1.5Ti --explain
+    """
     given = _given(ctx)
     if plot is not None and plot.suffix not in FIGURE_SUFFIXES:
         raise typer.BadParameter(f"{plot}: the name has to end in {', '.join(FIGURE_SUFFIXES)}", param_hint="--plot")

@@ -29,6 +29,7 @@ from hisparse_runtime.cli.plan_answer import (
     geometry_section,
 )
 from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, known_geometry, reason_of
+from hisparse_runtime.cli.plan_units import MOST_BYTES
 from hisparse_runtime.geometry import (
     NEWEST_VERSION,
     CacheFormatError,
@@ -117,7 +118,7 @@ def embedded_answer(deployment: Deployment, *, node_memory_bytes: int | None) ->
         wanted = demand(spec)
         if node_memory_bytes is None:
             smallest_bytes = smallest_pod(wanted.tiers, wanted.shape).memory_bytes
-            node_memory_bytes = smallest_bytes if spec.host_memory.max is None else quantity_bytes(spec.host_memory.max)
+            node_memory_bytes = smallest_bytes if spec.host_memory.max is None else _host_memory_max_bytes(spec.host_memory.max)
             if spec.host_memory.max is None:
                 smallest = human_bytes(smallest_bytes)
                 warnings = (
@@ -191,8 +192,13 @@ def _asked(spec: HiSparseDeploymentSpec) -> Asked:
 def _bounded(request: EngineRequest, spec: HiSparseDeploymentSpec, *, node_memory_bytes: int | None) -> EngineRequest:
     bounds = [] if node_memory_bytes is None else [node_memory_bytes]
     if spec.host_memory.max is not None:
-        bounds.append(quantity_bytes(spec.host_memory.max))
+        bounds.append(_host_memory_max_bytes(spec.host_memory.max))
     return replace(request, budget_bytes=min(bounds, default=None))
+
+
+def _host_memory_max_bytes(quantity: int | str) -> int:
+    """The operator compares it with what a node has; here it may be the only bound, and is counted in blocks."""
+    return min(quantity_bytes(quantity), MOST_BYTES)
 
 
 def _weights(spec: HiSparseDeploymentSpec) -> WeightBytes | None:

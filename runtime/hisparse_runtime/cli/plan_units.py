@@ -1,6 +1,5 @@
 """Numbers as people write them on the command line: tokens, GiB, bytes. Each parser raises ValueError with a text to show."""
 
-import math
 import re
 from decimal import ROUND_CEILING, Decimal
 
@@ -23,6 +22,8 @@ _BYTE_FACTORS = {
     "Ti": 1 << 40,
     "Pi": 1 << 50,
 }
+# Far above any machine, and low enough to count in blocks.
+MOST_BYTES = 1 << 60
 _QUANTITY = re.compile(r"(?P<number>[0-9]{1,20}(\.[0-9]{1,9})?)(?P<suffix>[A-Za-z]*)")
 
 
@@ -54,8 +55,8 @@ def gib(text: str) -> float:
             f"{text!r} has a unit: write a plain number of GiB, as vLLM's host_pool_gib is one; {text.strip()} is"
             f" {size_bytes / GIB:g}"
         ) from None
-    if not math.isfinite(size_gib) or size_gib <= 0:
-        raise ValueError(f"{text!r}: a number of GiB above zero is needed")
+    if not 0 < size_gib <= MOST_BYTES / GIB:  # nan is neither
+        raise ValueError(f"{text!r}: a number of GiB above zero is needed, of at most {MOST_BYTES // GIB:,}")
     return size_gib
 
 
@@ -64,6 +65,8 @@ def quantity_bytes(text: str) -> int:
     size_bytes = _bytes_or_none(text)
     if size_bytes is None:
         raise ValueError(f"{text!r} is not a size: write bytes, or a quantity such as 128Gi or 2Ti")
+    if size_bytes > MOST_BYTES:
+        raise ValueError(f"{text!r} is larger than {MOST_BYTES:,} bytes")
     return size_bytes
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.cli.plan_runs import GLM, plan, plan_json
 
@@ -154,7 +155,6 @@ def test_known_bugs_of_a_version_are_warned_of() -> None:
 
 
 def test_yaml_says_what_json_says() -> None:
-    yaml = pytest.importorskip("yaml")
     assert yaml.safe_load(plan(*GLM, "-o", "yaml").stdout) == plan_json(*GLM)
 
 

@@ -74,6 +74,11 @@ def test_a_bound_in_the_file_holds_and_a_smaller_one_on_the_command_line_too(tmp
     assert plan_json("-f", path, "--node-memory", "2Ti") == plan_json("-f", path)
 
 
+def test_a_bound_beyond_any_machine_is_none(tmp_path: Path) -> None:
+    path = _changed(tmp_path / "glm.yaml", hostMemory__max="99999999999999999999Ei")
+    assert plan_json("-f", path)["concurrency"]["limited_by"] == "gpu"
+
+
 def test_the_embedded_example_gets_what_the_operator_gives_it() -> None:
     answer = plan_json("-f", _EMBEDDED)
     assert answer["asked"]["engine"] == "Embedded"
