@@ -96,17 +96,7 @@ def _label_axes(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda tokens, _: _tokens(tokens)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda requests, _: f"{requests:g}"))
-    axes.axhline(1, color=_GREY, linewidth=0.8)
-    axes.annotate(
-        "below: not even one fits",
-        xy=(0, 1),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, -3),
-        textcoords="offset points",
-        va="top",
-        fontsize=8,
-        color=_GREY,
-    )
+    axes.axhline(1, color=_GREY, linewidth=0.8, label="one request; below, not even that fits")
     axes.set_xlabel("context of each request, tokens")
     axes.set_ylabel("requests at once, per replica")
     axes.margins(x=0)
