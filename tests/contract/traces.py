@@ -25,6 +25,15 @@ class Transfer(NamedTuple):
     restore: bool
 
 
+class OffloadJob(NamedTuple):
+    """Pages between the GPU and the offload tier, the first one's number and how many (with gaps). `load`: to the GPU."""
+
+    request: str
+    first_page: int
+    num_pages: int
+    load: bool
+
+
 class Admission(NamedTuple):
     """A waiting request that got memory, with its prefix hit in tokens. An import is admitted long before it is scheduled."""
 
@@ -73,9 +82,10 @@ class Step:
     """Decisions of one step in the order in which they are made, then the state at its end.
 
     `scheduled`: tokens, in batch order. `drafts`: speculative ones among them. `deferred`: requests whose admission did not fit,
-    and where. `stalled`: running ones that wait for a transfer instead of preempting somebody. `lost`: pages that the pool took.
-    `adopted`: pages that came back by a prefix hit. `mirrored`: token positions whose rows are written through to the host.
-    `told`: pages whose residency is sent to the worker. `sampled` and `acked` belong to the output that this step processes.
+    and where. `stalled`: running ones that wait for a transfer instead of preempting somebody. `lost`: pages that the pool took
+    (by request id). `adopted`: pages that came back by a prefix hit. `mirrored`: token positions whose rows are written through
+    to the host. `told`: pages whose residency is sent to the worker. `sampled` and what is `acked` belong to the
+    output that this step processes.
     """
 
     scheduled: Mapping[str, int]
@@ -89,8 +99,7 @@ class Step:
     transfers: Sequence[Transfer]
     mirrored: Mapping[str, Pages]
     told: Mapping[str, Pages]
-    host_copies: int  # copy-on-write of shared host blocks
-    new_host_blocks: int
+    scrubbed_host_blocks: int  # blocks of which the worker forgets hot rows: new ones, and a new request's prefix hit
     all_resident: bool  # every page that the batch reads
     sampled: Mapping[str, int]  # tokens in the output processed in this step, before a request's end cuts them
     acked: Sequence[Transfer]
@@ -104,6 +113,10 @@ class Step:
     cached_gpu_pages: int  # by distinct content
     cached_host_pages: int
     copies: int  # published pages that a prefix hit would find on the GPU
+    offload_jobs: Sequence[OffloadJob]
+    flushed_jobs: Sequence[OffloadJob]  # stores to end before this step, which writes into their blocks
+    acked_jobs: Sequence[OffloadJob]
+    offloaded_pages: int
     requests: Mapping[str, RequestState]
 
 
@@ -111,16 +124,18 @@ class Step:
 class Limits:
     """What the settings come to, by vLLM's own planning. Blocks per group and request; pools with their null block."""
 
-    num_groups: int  # 0 without HiSparse
     gpu_blocks: int
-    host_blocks: int
-    hot_blocks: int
-    admission_pages: int
-    watermark_blocks: int
-    max_transfers_per_step: int
     lookahead_tokens: int
     reprefillable_tokens: int
     max_in_flight_tokens: int
+    drops_stale_output: bool  # of a request that is preempted while a step with it runs
+    drops_last_hit_page: bool  # because a draft model reads on
+    num_groups: int = 0  # what follows: with HiSparse
+    host_blocks: int = 0
+    hot_blocks: int = 0
+    admission_pages: int = 0
+    watermark_blocks: int = 0
+    max_transfers_per_step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +164,23 @@ def page_set(pages: Pages) -> set[int]:
     return {page for run in runs for page in range(int(run[0]), int(run[-1]) + 1)}
 
 
+def differences(expected: Step, actual: Step) -> dict[str, tuple[Any, Any]]:
+    """Fields that differ, order included; those of a request as "id.field"."""
+    flat, other = _flat(expected), _flat(actual)
+    return {name: (flat.get(name), other.get(name)) for name in flat | other if flat.get(name) != other.get(name)}
+
+
+def _flat(step: Step) -> dict[str, Any]:
+    values = {item.name: getattr(step, item.name) for item in fields(Step) if item.name != "requests"}
+    result = {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in values.items()}
+    for request, state in step.requests.items():
+        result |= {f"{request}.{item.name}": getattr(state, item.name) for item in fields(RequestState)}
+    return result
+
+
 def save_traces(path: Path, traces: Iterable[Trace]) -> None:
     """One trace per line; a step holds what is not empty, a request what changed since the step before it."""
-    text = "".join(json.dumps(_packed(trace), separators=(",", ":")) + "\n" for trace in traces)
+    text = "".join(json.dumps(packed(trace), separators=(",", ":")) + "\n" for trace in traces)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
@@ -159,10 +188,11 @@ def load_traces(path: Path) -> Iterator[Trace]:
     """Reverses `save_traces`."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
-            yield _unpacked(json.loads(line))
+            yield unpacked(json.loads(line))
 
 
-def _packed(trace: Trace) -> dict[str, Any]:
+def packed(trace: Trace) -> dict[str, Any]:
+    """As plain JSON values."""
     before: Mapping[str, RequestState] = {}
     steps = []
     for step in trace.steps:
@@ -186,7 +216,8 @@ def _changes(state: RequestState, before: RequestState | None) -> dict[str, Any]
     }
 
 
-def _unpacked(record: Mapping[str, Any]) -> Trace:
+def unpacked(record: Mapping[str, Any]) -> Trace:
+    """Reverses `packed`."""
     steps = []
     requests: dict[str, dict[str, Any]] = {}
     for packed in record["steps"]:
@@ -198,6 +229,8 @@ def _unpacked(record: Mapping[str, Any]) -> Trace:
         values["admitted"] = [Admission(*item) for item in values["admitted"]]
         values["transfers"] = [Transfer(*item) for item in values["transfers"]]
         values["acked"] = [Transfer(*item) for item in values["acked"]]
+        for jobs in ("offload_jobs", "flushed_jobs", "acked_jobs"):
+            values[jobs] = [OffloadJob(*item) for item in values[jobs]]
         states = {name: RequestState(**state) for name, state in requests.items()}
         steps.append(Step(**values, requests=states))
     return Trace(workload=Workload.from_json(record["workload"]), limits=Limits(**record["limits"]), steps=steps)

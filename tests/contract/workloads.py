@@ -33,18 +33,18 @@ class Settings:
     model: str  # a name in MODELS
     mode: MemoryMode
     gpu_blocks: int
-    host_blocks: int | None  # None in mode "preempt"
+    host_blocks: int | None  # with HiSparse
     hot_rows: int | None = None  # per request and group; None: vLLM's default
     max_num_batched_tokens: int
     max_num_seqs: int
     max_model_len: int
     steps_in_flight: Literal[1, 2]  # 2: a step is scheduled while the one before it runs (async scheduling)
-    ack_delay_steps: int  # outputs between a transfer's own step and the one that reports it complete
+    ack_delay_steps: int  # outputs between the step that starts a transfer and the one that reports it complete
     num_speculative_tokens: int = 0
     policy: Literal["fcfs", "priority"] = "fcfs"
     prefix_caching: bool = True
     imports: bool = False  # a P/D connector is configured
-    offload_blocks: int | None = None  # in mode "offload"
+    offload_pages: int | None = None  # what the offload tier holds; in mode "offload", or beside HiSparse for the indexer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,58 @@
+"""`python -m tests.contract.make_trace_data [KIND ...]`: asks vLLM for the traces anew and writes the data files.
+
+The file of a kind holds what vLLM 0.32 does. Where 0.33 does something else, its trace is in a file of its own.
+"""
+
+import argparse
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.contract.scheduling_oracle import upstream_traces
+from tests.contract.trace_data import DEVIATING_VERSION, REFERENCE_VERSION, save_deviations, save_reference
+from tests.contract.traces import Trace, differences
+from tests.contract.workload_random import KINDS, random_workload
+from tests.contract.workloads import Workload
+from tools.bootstrap import Timeline
+from tools.upstream import prepare
+
+SEEDS_PER_KIND = 24
+TIMEOUT_SECONDS = 1800.0
+
+
+def workloads(kind: str) -> list[Workload]:
+    """All of a kind."""
+    return [random_workload(name, seed) for name in KINDS if name == kind for seed in range(SEEDS_PER_KIND)]
+
+
+def is_different(one: Trace, other: Trace) -> bool:
+    """In any field of any step."""
+    pairs = zip(one.steps, other.steps, strict=False)
+    return len(one.steps) != len(other.steps) or one.limits != other.limits or any(differences(*pair) for pair in pairs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make_trace_data", description="Writes tests/contract/data from vLLM's own scheduler.")
+    parser.add_argument("kinds", nargs="*", default=list(KINDS), metavar="KIND", help=f"of {', '.join(KINDS)}")
+    kinds = parser.parse_args().kinds
+    timeline = Timeline()
+    prepare(timeline=timeline)
+    wanted = {kind: workloads(kind) for kind in kinds}
+
+    def ask(version: str) -> dict[str, Trace]:
+        flat = [workload for kind in kinds for workload in wanted[kind]]
+        return {trace.workload.name: trace for trace in upstream_traces(version, flat, timeout_seconds=TIMEOUT_SECONDS)}
+
+    with ThreadPoolExecutor() as pool:
+        reference, deviating = pool.map(ask, (REFERENCE_VERSION, DEVIATING_VERSION))
+    for kind in kinds:
+        names = [workload.name for workload in wanted[kind]]
+        deviations = [deviating[name] for name in names if is_different(deviating[name], reference[name])]
+        save_reference(kind, [reference[name] for name in names])
+        save_deviations(kind, deviations)
+        num_steps = sum(len(reference[name].steps) for name in names)
+        timeline.say(f"{kind}: {len(names)} workloads, {num_steps} steps; {len(deviations)} differ in {DEVIATING_VERSION}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Asks a released vLLM for traces: workloads to a process inside its environment, which answers one after the other."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from threading import Timer
+
+from tests.contract.oracle import OracleError
+from tests.contract.traces import Trace, unpacked
+from tests.contract.workloads import Workload
+from tools.upstream import upstream
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def upstream_traces(version: str, workloads: Iterable[Workload], *, timeout_seconds: float) -> Iterator[Trace]:
+    """In the order of `workloads`. OracleError when vLLM fails at one of them, or takes longer than `timeout_seconds` for all."""
+    environment = upstream(version)
+    command = [str(environment.python), "-m", "tests.contract.upstream_side.scheduling_answer"]
+    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as log:
+        asked.writelines(json.dumps(workload.to_json()) + "\n" for workload in workloads)
+        asked.seek(0)
+        with subprocess.Popen(
+            command,
+            cwd=REPOSITORY,
+            env={**os.environ, **environment.environment},
+            stdin=asked,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process:
+            timer = Timer(timeout_seconds, process.kill)
+            timer.start()
+            try:
+                yield from (_trace(version, line) for line in process.stdout or ())
+                process.wait()
+            finally:
+                timer.cancel()
+                process.kill()
+        if process.returncode:
+            log.seek(0)
+            raise OracleError(
+                f"vLLM {version}: exit code {process.returncode} (after {timeout_seconds:.0f} s?)\n{log.read()[-3000:]}"
+            )
+
+
+def _trace(version: str, line: str) -> Trace:
+    record = json.loads(line)
+    if "error" in record:
+        raise OracleError(f"vLLM {version}, workload {record['workload']['name']}: {record['error']}")
+    return unpacked(record)

@@ -1,0 +1,39 @@
+"""The committed traces of vLLM's own scheduler: per kind of workload those of 0.32, and those of 0.33 that differ from them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.contract.traces import Trace, load_traces, save_traces
+
+FOLDER = Path(__file__).parent / "data"
+REFERENCE_VERSION, DEVIATING_VERSION = "0.32", "0.33"
+
+
+def kinds() -> list[str]:
+    """That there are traces of."""
+    return sorted(path.name.removeprefix("traces-").partition(".")[0] for path in FOLDER.glob("traces-*.jsonl.gz"))
+
+
+def traces(kind: str, *, version: str) -> Iterator[Trace]:
+    """Of vLLM "0.32" or "0.33"."""
+    deviations = {trace.workload.name: trace for trace in load_traces(_deviations(kind))} if version == DEVIATING_VERSION else {}
+    for trace in load_traces(_reference(kind)):
+        yield deviations.get(trace.workload.name, trace)
+
+
+def save_reference(kind: str, reference: Sequence[Trace]) -> None:
+    """All traces of a kind, of 0.32."""
+    save_traces(_reference(kind), reference)
+
+
+def save_deviations(kind: str, deviations: Sequence[Trace]) -> None:
+    """Those of 0.33 that differ."""
+    save_traces(_deviations(kind), deviations)
+
+
+def _reference(kind: str) -> Path:
+    return FOLDER / f"traces-{kind}.jsonl.gz"
+
+
+def _deviations(kind: str) -> Path:
+    return FOLDER / f"deviations-{DEVIATING_VERSION}-{kind}.jsonl.gz"
