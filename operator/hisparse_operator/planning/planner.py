@@ -61,7 +61,7 @@ def plan(spec: HiSparseDeploymentSpec, *, deployment: str, nodes: Sequence[NodeF
 
 
 def _embedded_pod(wanted: Demand, budget_bytes: int) -> Plan:
-    memory = split_budget(wanted.tiers, wanted.shape, budget_bytes=budget_bytes)
+    memory = split_budget(wanted.tiers, wanted.shape, budget_bytes=budget_bytes, names=SPEC_NAMES)
     tiers = tier_arithmetic(wanted.tiers, host_pool_bytes=memory.host_pool_bytes, cpu_bytes_to_use=memory.cpu_bytes_to_use)
     return Plan(
         host_pool_bytes=memory.host_pool_bytes,
@@ -108,7 +108,9 @@ def _what_fits(wanted: Demand, left_bytes: int) -> str:
     if wanted.tiers.host_pool_bytes is None:
         return "lower engine.maxModelLen, engine.gpuKVCache or offload.cpuBytesToUse"
     try:
-        memory = split_budget(replace(wanted.tiers, host_pool_bytes=None), wanted.shape, budget_bytes=left_bytes)
+        memory = split_budget(
+            replace(wanted.tiers, host_pool_bytes=None), wanted.shape, budget_bytes=left_bytes, names=SPEC_NAMES
+        )
     except HostMemoryError:
         return f"no host pool for engine.maxModelLen {wanted.max_model_len:,} fits there: lower it, or offload.cpuBytesToUse"
     # rounded down: what is printed must fit

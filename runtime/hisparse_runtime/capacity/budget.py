@@ -11,7 +11,7 @@ options; a pod has `replicas` of each, and where ranks cannot share a host pool,
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from hisparse_runtime.capacity.errors import HostMemoryError
+from hisparse_runtime.capacity.errors import FieldNames, HostMemoryError
 from hisparse_runtime.capacity.units import MIB, human_bytes, round_up
 
 # The null block and one that can hold a page.
@@ -65,7 +65,7 @@ class PodMemory:
     arithmetic: tuple[str, ...]
 
 
-def split_budget(tiers: Tiers, shape: PodShape, *, budget_bytes: int) -> PodMemory:
+def split_budget(tiers: Tiers, shape: PodShape, *, budget_bytes: int, names: FieldNames) -> PodMemory:
     """The largest tiers that a pod of `budget_bytes` can have.
 
     Tuned tiers hold the same number of tokens: a cached prefix is only of use where its KV and its indexer keys are both there.
@@ -77,7 +77,7 @@ def split_budget(tiers: Tiers, shape: PodShape, *, budget_bytes: int) -> PodMemo
     if smallest.memory_bytes > budget_bytes:
         raise HostMemoryError(
             f"one pod needs at least {human_bytes(smallest.memory_bytes)} ({'; '.join(smallest.arithmetic)}) and has"
-            f" {human_bytes(budget_bytes)}: give it more memory, or lower maxModelLen, engine.gpuKVCache or the given pool sizes"
+            f" {human_bytes(budget_bytes)}: give it more memory, or lower {names.max_model_len} or the pool sizes that are given"
         )
 
     def pod(blocks: int) -> PodMemory:

@@ -106,7 +106,7 @@ def plan_engine(request: EngineRequest, *, names: FieldNames) -> EnginePlan:
     tiers = sizes.tiers(host_pool_bytes=request.host_pool_bytes, cpu_bytes_to_use=request.cpu_bytes_to_use)
     shape = sizes.pod_shape()
     if request.budget_bytes is not None:
-        memory = split_budget(tiers, shape, budget_bytes=request.budget_bytes)
+        memory = split_budget(tiers, shape, budget_bytes=request.budget_bytes, names=names)
     else:
         host_bytes = request.host_pool_bytes
         if host_bytes is None:

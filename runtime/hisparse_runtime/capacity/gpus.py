@@ -55,7 +55,7 @@ def gpu(name: str) -> Gpu:
     listed = ", ".join(_GPUS)
     if any(key.startswith(label) and ("mig" in key or key.endswith("shared")) for labels in _LABELS.values() for label in labels):
         raise ValueError(f"GPU {name!r} is a slice of one (MIG or time-slicing): HiSparse needs whole GPUs, known are {listed}")
-    raise ValueError(f"GPU {name!r} is not known: use one of {listed}, or give the KV memory per GPU instead")
+    raise ValueError(f"GPU {name!r} is not known: use one of {listed}")
 
 
 def known_gpus() -> tuple[Gpu, ...]:

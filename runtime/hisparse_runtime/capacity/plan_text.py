@@ -62,6 +62,7 @@ def _device(plan: EnginePlan) -> Iterator[str]:
         f"hot region: {hot.rows:,} rows, {geometry.num_groups} groups x {hot.blocks_per_group} blocks"
         f" = {hot.blocks_per_request:,} blocks, {hot_bytes} per request"
     )
+    yield f"beside the device pool, on each GPU: {human_bytes(plan.overhead_bytes)} for slot maps, work space and residency table"
     yield (
         f"one request of {tokens:,} tokens: {request.indexer:,} indexer + {request.resident_admitted:,} resident"
         f" + {request.hot:,} hot = {request.admitted:,} blocks at admission,"

@@ -2,7 +2,8 @@
 
 import typer
 
-from hisparse_runtime.cli import crd, plan, serve
+from hisparse_runtime.cli import crd, serve
+from hisparse_runtime.cli.plan import command as plan
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -92,6 +92,9 @@ def complete_config(name: str, config: Mapping[str, Any]) -> tuple[dict[str, Any
                 " every size"
             )
         return dict(config), ()
+    if config:
+        # a config.json without it is one of weights that are not quantised
+        del preset["quantization_config"]
     filled = tuple(field for field in preset if field not in config)
     return {**preset, **config}, filled
 

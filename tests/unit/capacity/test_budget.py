@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hisparse_runtime.capacity import (
     GIB,
     MIB,
+    SPEC_NAMES,
     HostMemoryError,
     PodMemory,
     PodShape,
@@ -106,7 +107,7 @@ def test_a_budget_below_the_smallest_pod_is_refused_with_its_arithmetic() -> Non
     assert str(caught.value).startswith(
         "one pod needs at least 333.0 MiB (shared memory: 3.0 MiB host pool + 1.0 MiB offload + 64.0 MiB slack = 69.0 MiB; "
     )
-    assert "has 300.0 MiB: give it more memory, or lower maxModelLen" in str(caught.value)
+    assert "has 300.0 MiB: give it more memory, or lower engine.maxModelLen" in str(caught.value)
 
 
 def test_tiers_say_what_they_hold_and_whose_size_it_is() -> None:
@@ -151,9 +152,9 @@ def test_a_split_never_exceeds_its_budget_nor_falls_below_the_minimum_and_grows_
     least = smallest_pod(tiers, EMBEDDED)
     if budget_bytes < least.memory_bytes:
         with pytest.raises(HostMemoryError):
-            split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes)
+            split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes, names=SPEC_NAMES)
         return
-    pod = split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes)
+    pod = split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes, names=SPEC_NAMES)
     assert least.memory_bytes <= pod.memory_bytes <= budget_bytes
     assert host_pool_bytes in {None, pod.host_pool_bytes}
     assert cpu_bytes_to_use in {None, pod.cpu_bytes_to_use}
@@ -163,7 +164,7 @@ def test_a_split_never_exceeds_its_budget_nor_falls_below_the_minimum_and_grows_
             assert pod.host_pool_bytes // TINY_PAGE_BYTES == pod.cpu_bytes_to_use // TINY_INDEXER_PAGE_BYTES
             one_more = pod_memory(pod.host_pool_bytes + TINY_PAGE_BYTES, pod.cpu_bytes_to_use + TINY_INDEXER_PAGE_BYTES, EMBEDDED)
             assert one_more.memory_bytes > budget_bytes
-    larger = split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes + more_bytes)
+    larger = split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes + more_bytes, names=SPEC_NAMES)
     assert larger.host_pool_bytes >= pod.host_pool_bytes
     assert larger.cpu_bytes_to_use >= pod.cpu_bytes_to_use
     assert larger.memory_bytes >= pod.memory_bytes
@@ -207,5 +208,5 @@ def _tiers(max_model_len: int = 4096, *, host_pool_bytes: int | None = None, cpu
 
 def _split(budget_bytes: int, *, host_pool_bytes: int | None = None, cpu_bytes_to_use: int | None = None) -> tuple[int, int, int]:
     tiers = _tiers(host_pool_bytes=host_pool_bytes, cpu_bytes_to_use=cpu_bytes_to_use)
-    pod: PodMemory = split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes)
+    pod: PodMemory = split_budget(tiers, EMBEDDED, budget_bytes=budget_bytes, names=SPEC_NAMES)
     return pod.host_pool_bytes, pod.cpu_bytes_to_use, pod.memory_bytes

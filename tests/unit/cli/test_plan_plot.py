@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hisparse_runtime.capacity import FLAG_NAMES, plan_engine
-from hisparse_runtime.cli.plan_flags import PlanFlags, case_from_flags
-from hisparse_runtime.cli.plan_model import ModelFiles
-from hisparse_runtime.cli.plan_plot import curves
+from hisparse_runtime.cli.plan.flags import PlanFlags, case_from_flags
+from hisparse_runtime.cli.plan.model import ModelFiles
+from hisparse_runtime.cli.plan.plot import curves
 from tests.unit.cli.plan_runs import GLM, plan, plan_json
 
 _SIGNATURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
@@ -94,7 +94,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delitem(sys.modules, "hisparse_runtime.cli.plan_plot", raising=False)
+    monkeypatch.delitem(sys.modules, "hisparse_runtime.cli.plan.plot", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     run = plan(*GLM, "--plot", tmp_path / "figure.png")
     assert run.exit_code == 2

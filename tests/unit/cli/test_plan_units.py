@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hisparse_runtime.cli.plan_units import AUTO, compared, context, gib, quantity_bytes, tokens
+from hisparse_runtime.cli.plan.units import AUTO, compared, context, gib, quantity_bytes, tokens
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hisparse_operator.planning.vllm_request import vllm_request
 from hisparse_runtime.capacity import SPEC_NAMES, CapacityError, EngineRequest, human_bytes, smallest_pod
 from hisparse_runtime.capacity.gpus import gpu
 from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
-from hisparse_runtime.cli.plan_answer import (
+from hisparse_runtime.cli.plan.answer import (
     Answer,
     GpuSection,
     HostSection,
@@ -28,8 +28,8 @@ from hisparse_runtime.cli.plan_answer import (
     PodSection,
     geometry_section,
 )
-from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, known_geometry, reason_of
-from hisparse_runtime.cli.plan_units import MOST_BYTES
+from hisparse_runtime.cli.plan.case import Asked, Case, RefusedError, known_geometry, reason_of
+from hisparse_runtime.cli.plan.units import MOST_BYTES
 from hisparse_runtime.geometry import (
     NEWEST_VERSION,
     CacheFormatError,

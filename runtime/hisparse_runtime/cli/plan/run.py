@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from hisparse_runtime.capacity import CapacityError, EnginePlan, plan_engine
-from hisparse_runtime.cli.plan_answer import Answer, planned, refused, refused_early
-from hisparse_runtime.cli.plan_case import Case, RefusedError
-from hisparse_runtime.cli.plan_output import OutputFormat, machine_text
+from hisparse_runtime.cli.plan.answer import Answer, planned, refused, refused_early
+from hisparse_runtime.cli.plan.case import Case, RefusedError
+from hisparse_runtime.cli.plan.output import OutputFormat, machine_text
 from hisparse_runtime.geometry import CacheFormatError
 
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -55,7 +55,7 @@ def show_answer(answer: Answer, display: Display) -> int:
     if display.output is not OutputFormat.TABLE:
         sys.stdout.write(machine_text(answer, output=display.output))
     else:
-        from hisparse_runtime.cli.plan_table import print_answer, print_errors  # noqa: PLC0415 (rich: tables only)
+        from hisparse_runtime.cli.plan.table import print_answer, print_errors  # noqa: PLC0415 (rich: tables only)
 
         print_answer(sys.stdout, answer, is_explained=display.is_explained)
         if answer.errors:
@@ -76,7 +76,7 @@ def show_comparison(make_case: CaseMaker, compared: Sequence[int] | Sequence[str
     if display.output is not OutputFormat.TABLE:
         sys.stdout.write(machine_text(answers, output=display.output))
     else:
-        from hisparse_runtime.cli.plan_compare import print_comparison  # noqa: PLC0415 (rich: tables only)
+        from hisparse_runtime.cli.plan.compare import print_comparison  # noqa: PLC0415 (rich: tables only)
 
         print_comparison(sys.stdout, answers, by_gpu=by_gpu, is_explained=display.is_explained)
     return _REFUSED_EXIT_CODE if all(answer.errors for answer in answers) else 0
@@ -106,7 +106,7 @@ def _draw(outcomes: Sequence[_Outcome], display: Display) -> None:
         sys.stderr.write(f"{display.plot} is not written: there is no plan to draw\n")
         return
     try:
-        from hisparse_runtime.cli.plan_plot import draw  # noqa: PLC0415 (matplotlib: for figures only)
+        from hisparse_runtime.cli.plan.plot import draw  # noqa: PLC0415 (matplotlib: for figures only)
 
         draw(display.plot, drawable)
     except ImportError as error:

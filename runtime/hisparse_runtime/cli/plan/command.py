@@ -9,13 +9,13 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from hisparse_runtime.capacity import DEFAULT_GPU_MEMORY_UTILIZATION, gib_bytes
-from hisparse_runtime.cli.plan_answer import refused_early
-from hisparse_runtime.cli.plan_case import Case, RefusedError
-from hisparse_runtime.cli.plan_flags import PlanFlags, case_from_flags
-from hisparse_runtime.cli.plan_model import ModelFileError, read_model_files
-from hisparse_runtime.cli.plan_output import OutputFormat
-from hisparse_runtime.cli.plan_run import FIGURE_SUFFIXES, CaseMaker, Display, FigureError, show_answer, show_comparison, show_one
-from hisparse_runtime.cli.plan_units import compared, context, gib, quantity_bytes
+from hisparse_runtime.cli.plan.answer import refused_early
+from hisparse_runtime.cli.plan.case import Case, RefusedError
+from hisparse_runtime.cli.plan.flags import PlanFlags, case_from_flags
+from hisparse_runtime.cli.plan.model import ModelFileError, read_model_files
+from hisparse_runtime.cli.plan.output import OutputFormat
+from hisparse_runtime.cli.plan.run import FIGURE_SUFFIXES, CaseMaker, Display, FigureError, show_answer, show_comparison, show_one
+from hisparse_runtime.cli.plan.units import compared, context, gib, quantity_bytes
 from hisparse_runtime.geometry import NEWEST_VERSION
 
 _what = partial(typer.Option, rich_help_panel="What to plan")
@@ -198,25 +198,25 @@ def _flag_case(flags: PlanFlags, *, gpu_name: str | None = None, max_model_len: 
 
 
 def _plan_file(path: Path, entries: Entries, display: Display, *, node_memory_bytes: int | None) -> int:
-    from hisparse_runtime.cli import plan_file  # noqa: PLC0415 (the operator's models: a file's to pay)
+    from hisparse_runtime.cli.plan import file as deployment_file  # noqa: PLC0415 (the operator's models: a file's to pay)
 
     try:
-        deployment = plan_file.read_deployment(path)
-    except plan_file.DeploymentFileError as error:
+        deployment = deployment_file.read_deployment(path)
+    except deployment_file.DeploymentFileError as error:
         raise typer.BadParameter(str(error), param_hint="-f") from error
     if not deployment.is_embedded:
-        return _show(partial(plan_file.deployment_case, deployment, node_memory_bytes=node_memory_bytes), entries, display)
+        return _show(partial(deployment_file.deployment_case, deployment, node_memory_bytes=node_memory_bytes), entries, display)
     if entries is not None or display.plot is not None:
         raise typer.BadParameter("--compare and --plot are for engine type VLLM: concurrency of type Embedded is not planned")
     try:
-        answer = plan_file.embedded_answer(deployment, node_memory_bytes=node_memory_bytes)
+        answer = deployment_file.embedded_answer(deployment, node_memory_bytes=node_memory_bytes)
     except RefusedError as error:
         answer = refused_early(error)
     return show_answer(answer, display)
 
 
 def _plan_as_published(entries: Entries, output: OutputFormat, **given: Any) -> int:
-    from hisparse_runtime.cli.plan_published import published_inputs, show_published  # noqa: PLC0415 (this mode's to pay)
+    from hisparse_runtime.cli.plan.published import published_inputs, show_published  # noqa: PLC0415 (this mode's to pay)
 
     try:
         show_published(published_inputs(**given), entries, output=output)

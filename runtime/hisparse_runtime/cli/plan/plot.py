@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from hisparse_runtime.capacity import EnginePlan, concurrency, human_bytes
-from hisparse_runtime.cli.plan_case import Case
+from hisparse_runtime.cli.plan.case import Case
 
 _SHORTEST_TOKENS = 8192
 _POINTS_PER_DOUBLING = 16

@@ -6,8 +6,8 @@ from typing import TextIO
 
 from rich.text import Text
 
-from hisparse_runtime.cli.plan_published import PublishedAnswer
-from hisparse_runtime.cli.plan_table import bullets, plain_table, show
+from hisparse_runtime.cli.plan.published import PublishedAnswer
+from hisparse_runtime.cli.plan.table import bullets, plain_table, show
 
 _HEADERS = (
     "GPU",

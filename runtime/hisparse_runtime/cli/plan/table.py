@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hisparse_runtime.capacity import human_bytes
-from hisparse_runtime.cli.plan_answer import Answer, ConcurrencySection, HostSection
-from hisparse_runtime.cli.plan_case import Asked
+from hisparse_runtime.cli.plan.answer import Answer, ConcurrencySection, HostSection
+from hisparse_runtime.cli.plan.case import Asked
 
 # Of what is not a terminal: files and pipes are read at this width, whatever window wrote them.
 _FILE_COLUMNS = 100

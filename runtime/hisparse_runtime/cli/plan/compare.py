@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hisparse_runtime.capacity import GIB
-from hisparse_runtime.cli.plan_answer import Answer
-from hisparse_runtime.cli.plan_table import arithmetic, bullets, gain_text, limit_text, notes, plain_table, show
+from hisparse_runtime.cli.plan.answer import Answer
+from hisparse_runtime.cli.plan.table import arithmetic, bullets, gain_text, limit_text, notes, plain_table, show
 
 
 def print_comparison(stream: TextIO, answers: Sequence[Answer], *, by_gpu: bool, is_explained: bool) -> None:

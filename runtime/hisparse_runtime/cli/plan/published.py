@@ -7,7 +7,7 @@ from typing import Any
 
 from hisparse_runtime.capacity import GIB
 from hisparse_runtime.capacity.published_calculator import PublishedInput, PublishedResult, calculate_as_published
-from hisparse_runtime.cli.plan_output import OutputFormat, machine_text
+from hisparse_runtime.cli.plan.output import OutputFormat, machine_text
 
 # The page names no dtype but two; what vLLM calls auto is bfloat16 for this model, and the page starts with fp8.
 _KV = {"fp8": "fp8", "bfloat16": "bf16", "auto": "bf16"}
@@ -52,7 +52,7 @@ def show_published(inputs: PublishedInput, compared: Sequence[int] | Sequence[st
     if output is not OutputFormat.TABLE:
         sys.stdout.write(machine_text(answers[0] if compared is None else answers, output=output))
         return
-    from hisparse_runtime.cli.plan_published_table import print_published  # noqa: PLC0415 (rich: tables only)
+    from hisparse_runtime.cli.plan.published_table import print_published  # noqa: PLC0415 (rich: tables only)
 
     print_published(sys.stdout, answers)
 

@@ -13,8 +13,8 @@ from hisparse_runtime.capacity import (
 )
 from hisparse_runtime.capacity.gpus import Gpu, gpu
 from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
-from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, known_geometry, reason_of
-from hisparse_runtime.cli.plan_model import ModelFiles
+from hisparse_runtime.cli.plan.case import Asked, Case, RefusedError, known_geometry, reason_of
+from hisparse_runtime.cli.plan.model import ModelFiles
 from hisparse_runtime.geometry import (
     CacheFormatError,
     ModelConfigError,

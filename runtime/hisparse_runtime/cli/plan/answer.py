@@ -15,7 +15,7 @@ from hisparse_runtime.capacity import (
     plan_arithmetic,
     plan_warnings,
 )
-from hisparse_runtime.cli.plan_case import Asked, Case, RefusedError, known_geometry, reason_of
+from hisparse_runtime.cli.plan.case import Asked, Case, RefusedError, known_geometry, reason_of
 from hisparse_runtime.geometry import CacheFormatError, ModelGeometry, SparseMlaModel
 
 
