@@ -11,7 +11,8 @@ from hisparse_operator.planning import NodeFacts
 from hisparse_operator.planning import plan as operator_plan
 from tests.unit.cli.plan_runs import GLM_DEPLOYMENT, plan, plan_json
 
-_EMBEDDED = Path(__file__).parents[3] / "examples" / "embedded.yaml"
+_EXAMPLES = Path(__file__).parents[3] / "examples"
+_EMBEDDED = _EXAMPLES / "embedded.yaml"
 _GIB = 1 << 30
 
 
@@ -33,6 +34,13 @@ def _changed(path: Path, **spec: Any) -> Path:
         place[field] = value
     path.write_text(yaml.safe_dump(body))
     return path
+
+
+def test_the_vllm_example_has_a_plan_within_its_bound() -> None:
+    answer = plan_json("-f", _EXAMPLES / "vllm.yaml")
+    assert answer["errors"] == []
+    assert answer["pod"]["memory_bytes"] <= 640 << 30
+    assert answer["concurrency"]["limited_by"] == "gpu"
 
 
 def test_a_file_and_the_same_flags_give_the_same_plan(glm: Path) -> None:
