@@ -7,20 +7,24 @@ import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.contract.scheduling_oracle import upstream_traces
+from tests.contract.scheduling_oracle import Failure, upstream_traces
 from tests.contract.trace_data import DEVIATING_VERSION, REFERENCE_VERSION, save_deviations, save_reference
 from tests.contract.traces import Trace, differences
+from tests.contract.workload_agents import agent_workloads
 from tests.contract.workload_random import KINDS, random_workload
 from tests.contract.workloads import Workload
 from tools.bootstrap import Timeline
 from tools.upstream import prepare
 
+AGENTS = "agents"
 SEEDS_PER_KIND = 24
 TIMEOUT_SECONDS = 1800.0
 
 
 def workloads(kind: str) -> list[Workload]:
     """All of a kind."""
+    if kind == AGENTS:
+        return agent_workloads()
     return [random_workload(name, seed) for name in KINDS if name == kind for seed in range(SEEDS_PER_KIND)]
 
 
@@ -32,7 +36,7 @@ def is_different(one: Trace, other: Trace) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make_trace_data", description="Writes tests/contract/data from vLLM's own scheduler.")
-    parser.add_argument("kinds", nargs="*", default=list(KINDS), metavar="KIND", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("kinds", nargs="*", default=[*KINDS, AGENTS], metavar="KIND", help=f"of {', '.join(KINDS)}, {AGENTS}")
     kinds = parser.parse_args().kinds
     timeline = Timeline()
     prepare(timeline=timeline)
@@ -40,13 +44,17 @@ def main() -> int:
 
     def ask(version: str) -> dict[str, Trace]:
         flat = [workload for kind in kinds for workload in wanted[kind]]
-        return {trace.workload.name: trace for trace in upstream_traces(version, flat, timeout_seconds=TIMEOUT_SECONDS)}
+        answers = list(upstream_traces(version, flat, timeout_seconds=TIMEOUT_SECONDS))
+        for failure in answers:
+            if isinstance(failure, Failure):
+                timeline.say(f"vLLM {version} fails at {failure.workload}: {failure.error}")
+        return {answer.workload.name: answer for answer in answers if isinstance(answer, Trace)}
 
     with ThreadPoolExecutor() as pool:
         reference, deviating = pool.map(ask, (REFERENCE_VERSION, DEVIATING_VERSION))
     for kind in kinds:
         names = [workload.name for workload in wanted[kind]]
-        deviations = [deviating[name] for name in names if is_different(deviating[name], reference[name])]
+        deviations = [deviating[name] for name in names if name in deviating and is_different(deviating[name], reference[name])]
         save_reference(kind, [reference[name] for name in names])
         save_deviations(kind, deviations)
         num_steps = sum(len(reference[name].steps) for name in names)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Timer
+from typing import NamedTuple
 
 from tests.contract.oracle import OracleError
 from tests.contract.traces import Trace, unpacked
@@ -16,8 +17,15 @@ from tools.upstream import upstream
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def upstream_traces(version: str, workloads: Iterable[Workload], *, timeout_seconds: float) -> Iterator[Trace]:
-    """In the order of `workloads`. OracleError when vLLM fails at one of them, or takes longer than `timeout_seconds` for all."""
+class Failure(NamedTuple):
+    """vLLM's scheduler raised an exception that would end the engine."""
+
+    workload: str
+    error: str
+
+
+def upstream_traces(version: str, workloads: Iterable[Workload], *, timeout_seconds: float) -> Iterator[Trace | Failure]:
+    """In the order of `workloads`. OracleError when the process fails, or takes longer than `timeout_seconds` for all."""
     environment = upstream(version)
     command = [str(environment.python), "-m", "tests.contract.upstream_side.scheduling_answer"]
     with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as log:
@@ -35,7 +43,7 @@ def upstream_traces(version: str, workloads: Iterable[Workload], *, timeout_seco
             timer = Timer(timeout_seconds, process.kill)
             timer.start()
             try:
-                yield from (_trace(version, line) for line in process.stdout or ())
+                yield from (_answer(line) for line in process.stdout or ())
                 process.wait()
             finally:
                 timer.cancel()
@@ -47,8 +55,6 @@ def upstream_traces(version: str, workloads: Iterable[Workload], *, timeout_seco
             )
 
 
-def _trace(version: str, line: str) -> Trace:
+def _answer(line: str) -> Trace | Failure:
     record = json.loads(line)
-    if "error" in record:
-        raise OracleError(f"vLLM {version}, workload {record['workload']['name']}: {record['error']}")
-    return unpacked(record)
+    return Failure(record["workload"]["name"], record["error"]) if "error" in record else unpacked(record)

@@ -1,13 +1,12 @@
 """vLLM's scheduler as the driver of traces wants it: requests in, outputs of a worker in, decisions out."""
 
 from importlib import import_module
-from typing import Any
 
 from tests.contract.trace_driver import Output, Scheduled
 from tests.contract.traces import Limits, Step
 from tests.contract.upstream_side.scheduling_engine import build_engine
-from tests.contract.upstream_side.scheduling_import import PARAMETER
 from tests.contract.upstream_side.scheduling_observer import Observer
+from tests.contract.upstream_side.scheduling_worker import Worker
 from tests.contract.workloads import Request, Settings
 
 
@@ -17,20 +16,12 @@ class UpstreamScheduler:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._engine = settings, build_engine(settings)
         self.scheduler = self._engine.scheduler
-        self._hisparse = self._connector("HiSparseConnector")
-        self._offloading = self._connector("OffloadingConnector")
-        self.coordinator = None if self._hisparse is None else self._hisparse.connector_scheduler.coordinator
-        offload_manager = None if self._offloading is None else self._offloading.connector_scheduler.manager
+        self._worker = Worker(self.scheduler)
+        hisparse, offloading = self._worker.hisparse, self._worker.offloading
+        self.coordinator = None if hisparse is None else hisparse.connector_scheduler.coordinator
+        offload_manager = None if offloading is None else offloading.connector_scheduler.manager
         self._observer = Observer(self.scheduler, self.coordinator, offload_manager)
         self._requests: dict[str, Request] = {}
-        self._outputs = import_module("vllm.v1.outputs")
-
-    def _connectors(self) -> list[Any]:
-        one = self.scheduler.connector
-        return list(getattr(one, "_connectors", [one]))
-
-    def _connector(self, name: str) -> Any:
-        return next((item for item in self._connectors() if type(item).__name__ == name), None)
 
     @property
     def limits(self) -> Limits:
@@ -56,23 +47,14 @@ class UpstreamScheduler:
         )
 
     def add(self, request: Request, *, arrival: int) -> None:
-        parameters = import_module("vllm.sampling_params").SamplingParams(
-            max_tokens=request.max_tokens,
-            ignore_eos=True,
-            temperature=0.0,
-            extra_args=None if request.import_steps is None else {"kv_transfer_params": {PARAMETER: True}},
-        )
         self._requests[request.id] = request
-        self.scheduler.add_request(
-            import_module("vllm.v1.request").Request(
-                request_id=request.id,
-                prompt_token_ids=request.tokens(),
-                sampling_params=parameters,
-                pooling_params=None,
-                arrival_time=float(arrival),
-                priority=request.priority,
-                block_hasher=self._engine.hasher,
-            )
+        self._engine.add(
+            request.id,
+            request.tokens(),
+            max_tokens=request.max_tokens,
+            is_imported=request.import_steps is not None,
+            priority=request.priority,
+            arrival=arrival,
         )
 
     def abort(self, request_id: str) -> None:
@@ -81,7 +63,8 @@ class UpstreamScheduler:
 
     def schedule(self) -> Scheduled:
         output = self.scheduler.schedule()
-        hisparse, offloading = self._metadata(output, self._hisparse), self._metadata(output, self._offloading)
+        hisparse = self._worker.metadata(output, self._worker.hisparse)
+        offloading = self._worker.metadata(output, self._worker.offloading)
         self._observer.scheduled(output, hisparse)
         if offloading is not None:
             self._observer.offloaded(offloading)
@@ -96,23 +79,22 @@ class UpstreamScheduler:
             transfers=tuple(decisions.transfers),
             jobs=tuple(decisions.offload_jobs),
             flushed=() if offloading is None else tuple(sorted(offloading.jobs_to_flush or ())),
-            handle=(output, [] if hisparse is None else [item.transfer_id for item in hisparse.command.page_transfers]),
+            handle=output,
         )
 
     def update(self, scheduled: Scheduled, output: Output) -> None:
-        step, sent = scheduled.handle
-        names = list(step.num_scheduled_tokens)
-        answer = self._outputs.ModelRunnerOutput(
-            req_ids=names,
-            req_id_to_index={name: index for index, name in enumerate(names)},
-            sampled_token_ids=[self._tokens(name, output.sampled[name]) for name in names],
-            kv_connector_output=self._transfers(sent, output),
+        """The driver numbers transfers and jobs as vLLM does."""
+        step = scheduled.handle
+        tokens = {name: self._tokens(name, number) for name, number in output.sampled.items()}
+        arrived = [output.arrived] if output.arrived else []
+        answer = self._worker.answer(
+            step, tokens, completed=output.completed, completed_jobs=output.completed_jobs, arrived=arrived
         )
         self.scheduler.update_from_output(step, answer)
         # In async scheduling drafts stay with the worker.
-        if self._settings.num_speculative_tokens and self._settings.steps_in_flight == 1 and names:
-            drafts = [[0] * self._settings.num_speculative_tokens for _ in names]
-            self.scheduler.update_draft_token_ids(self._outputs.DraftTokenIds(names, drafts))
+        number = self._settings.num_speculative_tokens
+        if number and self._settings.steps_in_flight == 1 and output.sampled:
+            self.scheduler.update_draft_token_ids(self._worker.drafts(step, number))
 
     def observe(self) -> Step:
         return self._observer.step()
@@ -121,34 +103,3 @@ class UpstreamScheduler:
         request = self.scheduler.requests.get(name)
         first = 0 if request is None else request.num_tokens
         return [self._requests[name].token_at(first + index) for index in range(number)]
-
-    def _metadata(self, output: Any, connector: Any) -> Any:
-        """A connector's own part."""
-        if connector is None:
-            return None
-        one = output.kv_connector_metadata
-        parts = zip(self._connectors(), getattr(one, "metadata", [one]), strict=True)
-        return next(part for owner, part in parts if owner is connector)
-
-    def _transfers(self, sent: list[int], output: Output) -> Any:
-        """What the connectors of the worker say. The driver numbers transfers and jobs as vLLM does."""
-        if self.scheduler.connector is None:
-            return None
-        said = [self._said(connector, sent, output) for connector in self._connectors()]
-        one = said[0]
-        if self._connectors() != [self.scheduler.connector] and any(said):
-            module = import_module("vllm.distributed.kv_transfer.kv_connector.v1.multi_connector")
-            one = module.MultiKVConnectorWorkerMetadata(metadata=tuple(said))
-        return self._outputs.KVConnectorOutput(
-            finished_recving={output.arrived} if output.arrived else None, kv_connector_worker_meta=one
-        )
-
-    def _said(self, connector: Any, sent: list[int], output: Output) -> Any:
-        package = "vllm.distributed.kv_transfer.kv_connector.v1"
-        if connector is self._hisparse and (sent or output.completed):
-            module = import_module(f"{package}.hisparse.connector")
-            return module.HiSparseConnectorWorkerMetadata(dict.fromkeys(sent, 1), dict.fromkeys(output.completed, 1))
-        if connector is self._offloading and output.completed_jobs:
-            module = import_module(f"{package}.offloading.common")
-            return module.OffloadingWorkerMetadata(completed_jobs=dict.fromkeys(output.completed_jobs, 1))
-        return None

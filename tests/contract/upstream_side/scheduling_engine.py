@@ -17,6 +17,7 @@ from tests.contract.workloads import PAGE_TOKENS, Settings
 
 OFFLOAD_ALIGNMENT_BYTES = 4096
 PLENTY_BYTES = 1 << 46  # the number of blocks is given instead
+IMPORT_PARAMETER = "do_remote_prefill"  # as NIXL's
 IMPORT_MODULE = "tests.contract.upstream_side.scheduling_import"
 
 
@@ -27,6 +28,28 @@ class Engine:
     vllm_config: Any
     scheduler: Any
     hasher: Callable[[Any], Any] | None
+
+    def add(
+        self, name: str, prompt: list[int], *, max_tokens: int, is_imported: bool = False, priority: int = 0, arrival: int = 0
+    ) -> None:
+        """A new request without a stop token; `arrival` orders requests of one priority."""
+        parameters = import_module("vllm.sampling_params").SamplingParams(
+            max_tokens=max_tokens,
+            ignore_eos=True,
+            temperature=0.0,
+            extra_args={"kv_transfer_params": {IMPORT_PARAMETER: True}} if is_imported else None,
+        )
+        self.scheduler.add_request(
+            import_module("vllm.v1.request").Request(
+                request_id=name,
+                prompt_token_ids=prompt,
+                sampling_params=parameters,
+                pooling_params=None,
+                arrival_time=float(arrival),
+                priority=priority,
+                block_hasher=self.hasher,
+            )
+        )
 
 
 def build_engine(settings: Settings) -> Engine:

@@ -3,8 +3,9 @@
 from importlib import import_module
 from typing import Any
 
+from tests.contract.upstream_side.scheduling_engine import IMPORT_PARAMETER
+
 _base: Any = import_module("vllm.distributed.kv_transfer.kv_connector.v1.base")
-PARAMETER = "do_remote_prefill"  # as NIXL's
 
 
 class ImportConnector(_base.KVConnectorBase_V1, _base.SupportsHMA):  # type: ignore[misc]
@@ -12,7 +13,7 @@ class ImportConnector(_base.KVConnectorBase_V1, _base.SupportsHMA):  # type: ign
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """What is left of the prompt comes asynchronously."""
-        if not (request.kv_transfer_params or {}).get(PARAMETER):
+        if not (request.kv_transfer_params or {}).get(IMPORT_PARAMETER):
             return 0, False
         count = len(request.prompt_token_ids) - num_computed_tokens
         return count, count > 0
@@ -20,7 +21,7 @@ class ImportConnector(_base.KVConnectorBase_V1, _base.SupportsHMA):  # type: ign
     def update_state_after_alloc(self, request: Any, *_: Any) -> None:
         """A request that loses its KV later computes it."""
         if request.kv_transfer_params:
-            request.kv_transfer_params[PARAMETER] = False
+            request.kv_transfer_params[IMPORT_PARAMETER] = False
 
     def build_connector_meta(self, *_: Any) -> Any:
         """Nobody reads it."""
