@@ -16,7 +16,9 @@ def kinds() -> list[str]:
 
 def traces(kind: str, *, version: str) -> Iterator[Trace]:
     """Of vLLM "0.32" or "0.33"."""
-    deviations = {trace.workload.name: trace for trace in load_traces(_deviations(kind))} if version == DEVIATING_VERSION else {}
+    deviations: dict[str, Trace] = {}
+    if version == DEVIATING_VERSION and _deviations(kind).exists():
+        deviations = {trace.workload.name: trace for trace in load_traces(_deviations(kind))}
     for trace in load_traces(_reference(kind)):
         yield deviations.get(trace.workload.name, trace)
 
@@ -27,8 +29,10 @@ def save_reference(kind: str, reference: Sequence[Trace]) -> None:
 
 
 def save_deviations(kind: str, deviations: Sequence[Trace]) -> None:
-    """Those of 0.33 that differ."""
-    save_traces(_deviations(kind), deviations)
+    """Those of 0.33 that differ; no file when none does."""
+    _deviations(kind).unlink(missing_ok=True)
+    if deviations:
+        save_traces(_deviations(kind), deviations)
 
 
 def _reference(kind: str) -> Path:
