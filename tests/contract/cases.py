@@ -6,7 +6,16 @@ A case is one JSON object; `tests/contract/upstream_side/planner.py` turns it in
 import random
 from typing import Any
 
-from tests.contract.model_configs import DEEPSEEK_V3_2, GLM_5_1, GLM_5_3, KNOWN, Config, varied
+from tests.contract.model_configs import (
+    DEEPSEEK_V3_2,
+    GLM_5_1,
+    GLM_5_3,
+    GLM_5_3_FLASH,
+    GLM_5_3_FLASH_TEXT,
+    KNOWN,
+    Config,
+    varied,
+)
 
 Case = dict[str, Any]
 
@@ -48,6 +57,10 @@ REFUSED_ARGUMENTS = [
     ["--no-scheduler-reserve-full-isl"],
     ["--disable-hybrid-kv-cache-manager"],
 ]
+WITHOUT_FLASHKDA = [
+    "--additional-config",
+    '{"kda_prefill_backend": "triton"}',
+]  # a compiled kernel that is not there, and has no cache
 OTHER_ARGUMENTS = [
     ["--prefill-context-parallel-size", "2"],
     ["--attention-backend", "FLASHMLA_SPARSE"],
@@ -64,6 +77,23 @@ def cases(version: str) -> list[Case]:
     num_table = len(_published_table())
     chosen = random.Random(SEED).sample(range(num_table, len(every)), NUM_OF_OLD_VERSIONS - num_table)  # noqa: S311
     return [*every[:num_table], *(every[number] for number in sorted(chosen))]
+
+
+def flash_cases() -> list[Case]:
+    """GLM-5.3-Flash with HiSparse, as published (with a vision tower) and as text alone. vLLM 0.32 and 0.33 refuse them."""
+    return [
+        _case(
+            f"flash-{name}-{gpu}-{num}",
+            config,
+            gpu=gpu,
+            kv_cache_dtype="auto",
+            num_speculative_tokens=num,
+            extra_args=WITHOUT_FLASHKDA,
+        )
+        for name, config in (("published", GLM_5_3_FLASH), ("text", GLM_5_3_FLASH_TEXT))
+        for gpu in ("H200", "B200")
+        for num in (0, 1)
+    ]
 
 
 def _case(name: str, config: Config, **different: Any) -> Case:
@@ -118,7 +148,7 @@ def _edges() -> list[Case]:
         fitted = {"gpu_kv_bytes": megabytes * 2**20, "max_model_len": -1, "max_num_batched_tokens": 8192, "host_pool_gib": 60}
         found.append(_case(f"fitted-{megabytes}", GLM_5_3, **fitted))
         found.append(_case(f"fitted-plain-{megabytes}", GLM_5_3, hisparse=False, **fitted))
-    found += [_case(f"argument-{words[-1].lstrip('-')}", GLM_5_3, extra_args=words) for words in REFUSED_ARGUMENTS]
+    found += [_case(f"argument-{words[0].lstrip('-')}", GLM_5_3, extra_args=words) for words in REFUSED_ARGUMENTS]
     return found
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.contract.cases import Case
 from tools.upstream import upstream
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+MAX_ERROR_LENGTH = 3000
 Answer = dict[str, Any]
 
 
@@ -22,20 +24,28 @@ def ask(version: str, cases: Sequence[Case], *, timeout_seconds: float) -> list[
     """Answers in the order of `cases`. OracleError after `timeout_seconds`, or when the process fails."""
     environment = upstream(version)
     command = [str(environment.python), "-m", "tests.contract.upstream_side.answer_cases"]
+    # A session of its own: the process forks, and all of it has to end with it.
+    process = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, **environment.environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env={**os.environ, **environment.environment},
-            input="".join(json.dumps(case) + "\n" for case in cases),
-            capture_output=True,
-            text=True,
-            timeout=timeout_seconds,
-            check=False,
-        )
+        output, errors = process.communicate("".join(json.dumps(case) + "\n" for case in cases), timeout=timeout_seconds)
     except subprocess.TimeoutExpired:
         raise OracleError(f"vLLM {version} did not answer {len(cases)} cases in {timeout_seconds:.0f} s") from None
-    if done.returncode:
-        raise OracleError(f"vLLM {version}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if process.returncode:
+        raise OracleError(f"vLLM {version}: exit code {process.returncode}\n{errors[-MAX_ERROR_LENGTH:]}")
+    answers = {answer["id"]: answer for answer in map(json.loads, output.splitlines())}
+    if len(answers) != len(cases):
+        raise OracleError(f"vLLM {version} gave {len(answers)} different answers to {len(cases)} cases")
     return [answers[case["id"]] for case in cases]

@@ -4,6 +4,7 @@ Real: which layers there are, their names and order, which of them own an indexe
 cache dtype that this backend asks for, and the cache spec of each layer. Stand-ins: whatever computes (MLP, indexer, attention).
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -12,13 +13,15 @@ from typing import Any
 
 from tests.contract.upstream_side.fake_platform import flashinfer_installed
 
-# Modules in which names are replaced, where they exist in this version.
+# Modules in which names are replaced, where this model and version have them.
 MODEL_MODULES = (
     "vllm.models.deepseek_v32.attention",
     "vllm.models.deepseek_v32.nvidia.model",
     "vllm.models.deepseek_v32.nvidia.mtp",
+    "vllm.models.glm5next.common.attention",
+    "vllm.models.glm5next.common.model",
 )
-WITHOUT_CACHE = ("DeepseekV2MLP", "DeepseekV2MoE", "SparseAttnIndexer")
+WITHOUT_CACHE = ("DeepseekV2MLP", "DeepseekV2MoE", "Glm5NextMLP", "Glm5NextMoE", "SparseAttnIndexer", "SparseAttnIndexerKpool")
 
 
 def build_layers(vllm_config: Any) -> None:
@@ -37,7 +40,7 @@ def build_layers(vllm_config: Any) -> None:
 
 def _replace_what_computes() -> None:
     for module_name in MODEL_MODULES:
-        module = import_module(module_name)
+        module = sys.modules.get(module_name)  # configuring has imported the model's class, and thereby all of its modules
         for name in WITHOUT_CACHE:
             if hasattr(module, name):
                 setattr(module, name, _nothing())
@@ -71,12 +74,10 @@ def _nothing() -> Any:
 
 def _without_kernel(implementation: Any) -> Any:
     """The class of an attention kernel with all that it says of itself, and no construction: layers ask while they are built."""
+    if implementation.__name__ == "WithoutKernel":
+        return implementation
     answers = {"__init__": lambda *_, **__: None, "supports_dense_mha_prefill": False, "index_group": None, "dcp_world_size": 1}
-    return (
-        implementation
-        if implementation.__dict__.get("index_group", 0) is None
-        else type("WithoutKernel", (implementation,), answers)
-    )
+    return type("WithoutKernel", (implementation,), answers)
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 Nothing runs on a device. Answers are those of an engine image in which every kernel package is installed.
 """
 
-import dataclasses
 import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +17,7 @@ FLASHINFER_QUESTIONS = ("has_flashinfer", "has_flashinfer_sm90_nope_mla", "has_f
 FLASH_ATTENTION_OF_CAPABILITY = {9: (2, 3), 10: (2, 4), 12: (2,)}  # as vLLM's own check says on these GPUs
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """What planning asks about one GPU model."""
 
@@ -123,7 +123,8 @@ def _answer_for_triton() -> None:
 
 
 def _answer_for_compiled_operators() -> None:
-    """Questions to kernels at import, about quantised linear layers: they have no part in planning."""
+    """What layers look up while they are built, and questions at import about quantised linear layers."""
+    import_module("torch").library.define("_C::silu_and_mul_with_clamp", "(Tensor! result, Tensor input, float limit) -> ()")
     operators = import_module("vllm._custom_ops")
     for name in dir(operators):
         if "support" in name and callable(getattr(operators, name)):
@@ -145,12 +146,6 @@ def flashinfer_installed() -> Iterator[None]:
             setattr(flashinfer, name, function)
 
 
-def _inspect_model(architecture: str, _: object) -> Any:
-    """What vLLM finds out about a model class by importing it in a process of its own: a text generator, with MTP."""
-    registry = import_module("vllm.model_executor.models.registry")
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(registry._ModelInfo):
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            values[field.name] = False if field.type in (bool, "bool") else "" if field.type in (str, "str") else None
-    values |= {"architecture": architecture, "is_text_generation_model": True, "supports_pp": True}
-    return registry._ModelInfo(**values)
+def _inspect_model(_: str, model: Any) -> Any:
+    """vLLM finds out about a model class in a process of its own, which would see no GPU."""
+    return import_module("vllm.model_executor.models.registry")._ModelInfo.from_model_cls(model.load_model_cls())
