@@ -32,7 +32,7 @@ def locked_wheels() -> dict[str, str]:
 
 def make_tree(folder: Path, *, requirement: str) -> None:
     """Fetches one wheel by its hash and unpacks what is Python into `folder`. The wheel itself (up to 340 MB) is not kept."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".wheel-") as temporary:
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
         lock = Path(temporary) / "requirement.txt"
         lock.write_text(requirement + "\n", encoding="utf-8")
         run([PYTHON, *PIP_DOWNLOAD, "--only-binary=:all:", "-d", temporary, "-r", lock])

@@ -49,6 +49,7 @@ def test_tree_is_the_python_of_a_wheel_and_the_wheel_is_not_kept(tmp_path: Path,
 
     monkeypatch.setattr(trees, "run", fetch)
     tree = tmp_path / "tree"
+    tree.mkdir()
     trees.make_tree(tree, requirement="vllm==0.33.0 --hash=sha256:00")
     files = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(files) == ["tree/vllm-0.33.0.dist-info/METADATA", "tree/vllm/version.py"]
@@ -57,7 +58,7 @@ def test_tree_is_the_python_of_a_wheel_and_the_wheel_is_not_kept(tmp_path: Path,
 def test_wheel_that_pip_did_not_fetch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "run", lambda _: "")
     with pytest.raises(BootstrapError, match=r"vllm==0\.33\.0: pip fetched 0 wheels"):
-        trees.make_tree(tmp_path / "tree", requirement="vllm==0.33.0 --hash=sha256:00")
+        trees.make_tree(tmp_path, requirement="vllm==0.33.0 --hash=sha256:00")
 
 
 @pytest.mark.usefixtures("linux")
