@@ -36,7 +36,7 @@ _FORMATS = {
     12: {"auto": "fp8_ds_mla", "fp8": "fp8_ds_mla", "fp8_e4m3": "fp8_ds_mla", "fp8_ds_mla": "fp8_ds_mla"},
 }
 # On B200 and B300, vLLM makes fp8 of auto for these.
-_FP8_BY_DEFAULT = frozenset({"glm_moe_dsa", "glm5_next", "glm5_next_text"})
+_FP8_BY_DEFAULT = frozenset({"glm_moe_dsa"})
 # FlashInfer's kernels for the RTX PRO 6000 have this top-K built in.
 _SM120_TOPK = 2048
 

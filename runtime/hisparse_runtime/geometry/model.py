@@ -15,9 +15,9 @@ _TOPK_TILE_ROWS = 128
 class SparseMlaModel:
     """A decoder whose layers keep one latent per token (MLA) and attend to the `index_topk` tokens that an indexer picks.
 
-    `owns_indexer` has an entry per sparse-MLA layer: True where the layer runs an indexer of its own (a leader), False where it
+    `owns_indexer` has an entry per layer: True where the layer runs an indexer of its own (a leader), False where it
     uses the choice of the layer before it (a follower). `num_mtp_layers` draft layers follow when speculation is on; each owns an
-    indexer. `index_kpool` tokens share one indexer key. Hybrid models have layers of other kinds beside.
+    indexer. `index_kpool` tokens share one indexer key.
     """
 
     model_type: str
@@ -51,23 +51,28 @@ def read_model(config: Mapping[str, Any]) -> SparseMlaModel:
     """
     if str(config.get("model_type", "")).startswith("deepseek_v4"):
         raise ModelConfigError("model_type deepseek_v4: vLLM does not support DeepSeek V4 with HiSparse, up to 0.33")
-    nested = config.get("text_config")
-    text = nested if isinstance(nested, Mapping) else config
-    if text.get("index_topk") is None:
+    if config.get("index_topk") is None:
+        nested = config.get("text_config")
+        where = ", or has it in text_config, where vLLM does not look" if isinstance(nested, Mapping) else ""
         raise ModelConfigError(
-            "config.json has no 'index_topk': HiSparse is only supported for DSA models, whose lightning indexer picks the top-K"
-            " tokens (GLM-5.x, DeepSeek-V3.2)"
+            f"config.json has no 'index_topk'{where}: HiSparse is only supported for DSA models with index_topk, whose"
+            " lightning indexer picks the top-K tokens (GLM-5.x, DeepSeek-V3.2)"
         )
-    num_hidden_layers = whole_number(text, "num_hidden_layers", maximum=MOST_LAYERS)
+    if config.get("linear_attn_config") is not None or "linear_attention" in (config.get("layer_types") or ()):
+        raise ModelConfigError(
+            "config.json has layers with linear attention beside sparse MLA (GLM-5.3-Flash): up to 0.33, vLLM cannot lay out their"
+            " caches with HiSparse"
+        )
+    num_hidden_layers = whole_number(config, "num_hidden_layers", maximum=MOST_LAYERS)
     return SparseMlaModel(
-        model_type=str(text.get("model_type", "")),
+        model_type=str(config.get("model_type", "")),
         num_hidden_layers=num_hidden_layers,
-        num_mtp_layers=whole_number(text, "num_nextn_predict_layers", minimum=0, maximum=MOST_LAYERS, default=0),
-        kv_lora_rank=whole_number(text, "kv_lora_rank"),
-        qk_rope_head_dim=whole_number(text, "qk_rope_head_dim", minimum=0),
-        index_topk=whole_number(text, "index_topk"),
-        index_head_dim=whole_number(text, "index_head_dim"),
-        index_kpool=whole_number(text, "index_kpool", default=1),
-        max_position_embeddings=whole_number(text, "max_position_embeddings"),
-        owns_indexer=indexer_owners(text, num_layers=num_hidden_layers),
+        num_mtp_layers=whole_number(config, "num_nextn_predict_layers", minimum=0, maximum=MOST_LAYERS, default=0),
+        kv_lora_rank=whole_number(config, "kv_lora_rank"),
+        qk_rope_head_dim=whole_number(config, "qk_rope_head_dim", minimum=0),
+        index_topk=whole_number(config, "index_topk"),
+        index_head_dim=whole_number(config, "index_head_dim"),
+        index_kpool=whole_number(config, "index_kpool", default=1),
+        max_position_embeddings=whole_number(config, "max_position_embeddings"),
+        owns_indexer=indexer_owners(config, num_layers=num_hidden_layers),
     )

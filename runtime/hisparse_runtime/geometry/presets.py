@@ -63,12 +63,39 @@ _DEEPSEEK_V3_2: dict[str, Any] = {
     "max_position_embeddings": 163840,
 }
 
+# One sparse-MLA layer to three with linear attention, behind a vision tower. vLLM serves it without HiSparse.
+_GLM_5_3_FLASH: dict[str, Any] = {
+    "model_type": "glm5_next",
+    "architectures": ["Glm5NextForConditionalGeneration"],
+    "torch_dtype": "bfloat16",
+    "quantization_config": _FP8,
+    "text_config": {
+        "model_type": "glm5_next_text",
+        "num_hidden_layers": 45,
+        "num_nextn_predict_layers": 1,
+        "hidden_size": 4096,
+        "num_attention_heads": 64,
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 256,
+        "qk_rope_head_dim": 0,
+        "v_head_dim": 256,
+        "index_topk": 2048,
+        "index_n_heads": 32,
+        "index_head_dim": 128,
+        "index_kpool": 4,
+        "layer_types": ["indexed_attention" if layer % 4 == 3 else "linear_attention" for layer in range(45)],
+        "max_position_embeddings": 1048576,
+    },
+}
+
 # By the name behind the organisation, in lower case.
 _PRESETS: dict[str, dict[str, Any]] = {
     "glm-5": _GLM_5,
     "glm-5.1": _GLM_5,
     "glm-5.2": _GLM_5_2,
     "glm-5.3": _GLM_5_2,
+    "glm-5.3-flash": _GLM_5_3_FLASH,
     "deepseek-v3.2": _DEEPSEEK_V3_2,
 }
 # What a name may have behind the model's own: how its weights are stored.
