@@ -55,13 +55,13 @@ def read_model(config: Mapping[str, Any]) -> SparseMlaModel:
         nested = config.get("text_config")
         where = ", or has it in text_config, where vLLM does not look" if isinstance(nested, Mapping) else ""
         raise ModelConfigError(
-            f"config.json has no 'index_topk'{where}: HiSparse is only supported for DSA models with index_topk, whose"
-            " lightning indexer picks the top-K tokens (GLM-5.x, DeepSeek-V3.2)"
+            f"config.json has no 'index_topk'{where}: HiSparse is only supported for DSA models with index_topk,"
+            " whose lightning indexer picks the top-K tokens (GLM-5.x, DeepSeek-V3.2)"
         )
     if config.get("linear_attn_config") is not None or "linear_attention" in (config.get("layer_types") or ()):
         raise ModelConfigError(
-            "config.json has layers with linear attention beside sparse MLA (GLM-5.3-Flash): up to 0.33, vLLM cannot lay out their"
-            " caches with HiSparse"
+            "config.json has layers with linear attention beside sparse MLA (GLM-5.3-Flash): up to 0.33, vLLM cannot lay out"
+            " their caches with HiSparse"
         )
     num_hidden_layers = whole_number(config, "num_hidden_layers", maximum=MOST_LAYERS)
     return SparseMlaModel(
