@@ -116,9 +116,7 @@ def test_models_that_vllm_refuses_are_refused() -> None:
     with pytest.raises(ModelConfigError, match="HiSparse is only supported for DSA models"):
         read_model({key: value for key, value in GLM_5_3.items() if key != "index_topk"})
     flash, _ = complete_config("zai-org/GLM-5.3-Flash", {})
-    with pytest.raises(
-        ModelConfigError, match="in text_config, where vLLM does not look: HiSparse is only supported for DSA"
-    ):
+    with pytest.raises(ModelConfigError, match="in text_config, where vLLM does not look: HiSparse is only supported for DSA"):
         read_model(flash)
     with pytest.raises(ModelConfigError, match=r"up to 0\.33, vLLM cannot lay out their caches with HiSparse"):
         read_model(flash["text_config"])
