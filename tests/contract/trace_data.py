@@ -7,6 +7,9 @@ from tests.contract.traces import Trace, load_traces, save_traces
 
 FOLDER = Path(__file__).parent / "data"
 REFERENCE_VERSION, DEVIATING_VERSION = "0.32", "0.33"
+# Of workloads at which vLLM itself fails. 0.33 puts a load off until the steps in flight are processed, and by then the offload
+# tier may have dropped what was to be loaded (an assertion in CPUOffloadingManager.prepare_load).
+FAILURES = {REFERENCE_VERSION: frozenset[str](), DEVIATING_VERSION: frozenset({"offload-7"})}
 
 
 def kinds() -> list[str]:
@@ -15,7 +18,7 @@ def kinds() -> list[str]:
 
 
 def traces(kind: str, *, version: str) -> Iterator[Trace]:
-    """Of vLLM "0.32" or "0.33"."""
+    """Of vLLM "0.32" or "0.33". Where 0.33 fails, what 0.32 does."""
     deviations: dict[str, Trace] = {}
     if version == DEVIATING_VERSION and _deviations(kind).exists():
         deviations = {trace.workload.name: trace for trace in load_traces(_deviations(kind))}

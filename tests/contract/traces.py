@@ -45,6 +45,7 @@ class Admission(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestState:
     """A live request at the end of a step. Numbers of pages where the names say so; sets of pages by their index in the request.
+    Without HiSparse, `pages` are those on the GPU, and nothing is said of page states.
 
     `valid`: the copy on the host is complete. `pinned_clean`, `unpinned`: such pages of which the request holds the GPU blocks,
     or reads them on until the pool hands them out. `stale`: what the worker has to be told, of the first `synced_pages` that it

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.contract.workloads import Arrival, MemoryMode, Request, Segment, Settings, Workload
+from tests.contract.workloads import PAGE_TOKENS, Arrival, MemoryMode, Request, Segment, Settings, Workload
 
 CONVERSATIONS = Path(__file__).parent / "data" / "agent-conversations.jsonl.gz"
 CONVERSATIONS_PER_WORKLOAD = 4
 
 PROMPT_SCALE, OUTPUT_SCALE, SECONDS_PER_STEP = 64, 16, 15
-MAX_MODEL_LEN = 5000
 MAX_STEPS = 320
 
 Turn = tuple[float, float, int, int, int]
@@ -62,6 +61,8 @@ def agent_workloads() -> list[Workload]:
 def _workload(number: int, machine: _Machine, conversations: list[list[Turn]]) -> Workload:
     first = number * CONVERSATIONS_PER_WORKLOAD
     chosen = [conversations[(first + offset) % len(conversations)] for offset in range(CONVERSATIONS_PER_WORKLOAD)]
+    arrivals = [arrival for talk, turns in enumerate(chosen) for arrival in _arrivals(talk, turns)]
+    longest = max(arrival.request.prompt_tokens + arrival.request.max_tokens for arrival in arrivals)
     return Workload(
         name=f"agents-{number}",
         settings=Settings(
@@ -71,14 +72,14 @@ def _workload(number: int, machine: _Machine, conversations: list[list[Turn]]) -
             host_blocks=machine.host_blocks,
             max_num_batched_tokens=1024,
             max_num_seqs=8,
-            max_model_len=MAX_MODEL_LEN,
+            max_model_len=longest + PAGE_TOKENS,
             steps_in_flight=machine.steps_in_flight,
             ack_delay_steps=1 + number % 2,
             num_speculative_tokens=machine.num_speculative_tokens,
             policy=machine.policy,
             offload_pages=machine.offload_pages,
         ),
-        arrivals=tuple(arrival for talk, turns in enumerate(chosen) for arrival in _arrivals(talk, turns)),
+        arrivals=tuple(arrivals),
         max_steps=MAX_STEPS,
     )
 

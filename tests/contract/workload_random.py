@@ -32,7 +32,7 @@ class _Draw:
 
     def workload(self) -> Workload:
         chance = self.chance
-        is_small = self.kind in ("burst", "starved")
+        is_small = self.kind in ("burst", "starved", "preempt")
         large = chance.random() < 0.15 and not is_small
         max_prompt = chance.choice([300, 500] if is_small else [3000, 6000] if large else [300, 700, 1500, 2500])
         arrivals = (
@@ -73,6 +73,8 @@ class _Draw:
         with_hisparse = mode == "hisparse"
         if not with_hisparse:
             largest = max_model_len // PAGE_TOKENS + 2
+            if kind == "preempt":  # several requests that fit at first, and outgrow the pool
+                gpu_factor = chance.choice([1.05, 1.5, 2.0])
         return Settings(
             model=model,
             mode=mode,
@@ -80,7 +82,7 @@ class _Draw:
             host_blocks=int((-(-max_model_len // PAGE_TOKENS) + 2) * host_factor) + 1 if with_hisparse else None,
             hot_rows=hot_rows if with_hisparse else None,
             max_num_batched_tokens=max_num_batched_tokens,
-            max_num_seqs=8 if kind in ("burst", "starved") else chance.choice([2, 4, 8]),
+            max_num_seqs=8 if kind in ("burst", "starved", "preempt") else chance.choice([2, 4, 8]),
             max_model_len=max_model_len,
             steps_in_flight=steps_in_flight,
             ack_delay_steps=chance.choice([0, 1, 1, 2, 3]),
@@ -132,7 +134,9 @@ class _Draw:
         return Request(
             id=name,
             prompt=tuple(prompt),
-            max_tokens=chance.choice([1, 2, chance.randint(3, 20), chance.randint(20, 90)]),
+            max_tokens=chance.randint(80, 200)
+            if self.kind == "preempt"
+            else chance.choice([1, 2, chance.randint(3, 20), chance.randint(20, 90)]),
             priority=chance.randint(0, 3),
             accepted=tuple(chance.randint(0, 3) for _ in range(chance.randint(1, 5))),
             import_steps=chance.randint(0, 8) if self.kind == "imports" and chance.random() < 0.7 else None,
@@ -140,6 +144,11 @@ class _Draw:
 
     def _aborts(self, arrivals: list[Arrival]) -> list[Abort]:
         chance = self.chance
-        share = {"aborts": 0.6, "imports": 0.15}.get(self.kind, 0.05)
-        chosen = [item.request.id for item in arrivals if chance.random() < share]
-        return [Abort(step=chance.randint(1, 40), id=name, while_running=chance.random() < 0.5) for name in chosen]
+        if self.kind == "imports":  # soon enough to come before the KV
+            chosen = [item for item in arrivals if item.after is None and chance.random() < 0.3]
+            return [self._abort(item.request.id, item.step + chance.randint(0, 4)) for item in chosen]
+        share = 0.6 if self.kind == "aborts" else 0.05
+        return [self._abort(item.request.id, chance.randint(1, 40)) for item in arrivals if chance.random() < share]
+
+    def _abort(self, name: str, step: int) -> Abort:
+        return Abort(step=step, id=name, while_running=self.chance.random() < 0.5)

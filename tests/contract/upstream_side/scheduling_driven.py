@@ -6,6 +6,7 @@ from tests.contract.trace_driver import Output, Scheduled
 from tests.contract.traces import Limits, Step
 from tests.contract.upstream_side.scheduling_engine import build_engine
 from tests.contract.upstream_side.scheduling_observer import Observer
+from tests.contract.upstream_side.scheduling_order import keep_order
 from tests.contract.upstream_side.scheduling_worker import Worker
 from tests.contract.workloads import Request, Settings
 
@@ -16,6 +17,7 @@ class UpstreamScheduler:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._engine = settings, build_engine(settings)
         self.scheduler = self._engine.scheduler
+        keep_order(self.scheduler)
         self._worker = Worker(self.scheduler)
         hisparse, offloading = self._worker.hisparse, self._worker.offloading
         self.coordinator = None if hisparse is None else hisparse.connector_scheduler.coordinator
