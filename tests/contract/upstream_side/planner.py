@@ -148,15 +148,21 @@ class Workers:
 
 @contextlib.contextmanager
 def _warnings_of_hisparse() -> Iterator[list[str]]:
+    """Where records are made, not at a handler: vLLM configures logging anew on the way, which takes handlers off."""
     lines: list[str] = []
-    handler = logging.Handler(level=logging.WARNING)
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]  # one line instead of a class
-    logger = logging.getLogger("vllm.v1.hisparse")
-    logger.addHandler(handler)
+    made = logging.getLogRecordFactory()
+
+    def factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = made(*args, **kwargs)
+        if record.name.startswith("vllm.v1.hisparse") and record.levelno >= logging.WARNING:
+            lines.append(record.getMessage())
+        return record
+
+    logging.setLogRecordFactory(factory)
     try:
         yield lines
     finally:
-        logger.removeHandler(handler)
+        logging.setLogRecordFactory(made)
 
 
 def _last_error(text: str) -> str:
