@@ -13,32 +13,31 @@ from hisparse_runtime.geometry import (
     NEWEST_VERSION,
     ModelConfigError,
     UnknownVersionError,
+    VllmVersion,
     complete_config,
     read_model,
     vllm_version,
 )
+from hisparse_runtime.vllm.planned_options import Decision, conflicts
 
-# What the plan decides, and what would change sizes behind its back: option -> where to say it instead.
-_PLANNED_ARGUMENTS = {
-    "--kv-transfer-config": "hiSparse.hostPoolGiB and offload.cpuBytesToUse, from which the connectors are configured",
-    "--attention-config": "hiSparse.hostPoolGiB and engine.deviceBufferSize; host_pool_gib in hisparse_config is the dialect of"
-    " a branch that every release refuses",
-    "-ac": "hiSparse.hostPoolGiB and engine.deviceBufferSize",
-    "--attention-backend": "engine.vllm.kvCacheDtype; the backend decides the row format",
-    "--num-gpu-blocks-override": "engine.gpuKVCache; the override would leave the host pool at another size than planned",
-    "--kv-offloading-size": "offload.cpuBytesToUse",
-    "--kv-cache-dtype": "engine.vllm.kvCacheDtype",
-    "--max-model-len": "engine.maxModelLen",
-    "--max-num-seqs": "engine.maxNumSeqs",
-    "--max-num-batched-tokens": "engine.maxNumBatchedTokens",
-    "--tensor-parallel-size": "engine.vllm.tensorParallelSize",
-    "-tp": "engine.vllm.tensorParallelSize",
-    "--data-parallel-size": "engine.vllm.dataParallelSize",
-    "-dp": "engine.vllm.dataParallelSize",
-    "--speculative-config": "engine.vllm.numSpeculativeTokens",
-    "--gpu-memory-utilization": "engine.vllm.gpuMemoryUtilization",
-    "--async-scheduling": "engine.vllm.asyncScheduling",
-    "--no-async-scheduling": "engine.vllm.asyncScheduling",
+# Where the spec says what an option would; the rest cannot be said at all.
+_SPEC_FIELDS = {
+    Decision.CONNECTORS: "hiSparse.hostPoolGiB and offload.cpuBytesToUse, from which the connectors are configured",
+    Decision.ATTENTION: "hiSparse.hostPoolGiB and engine.deviceBufferSize",
+    Decision.ROW_FORMAT: "engine.vllm.kvCacheDtype",
+    Decision.GPU_BLOCKS: "engine.gpuKVCache",
+    Decision.KV_MEMORY: "engine.gpuKVCache",
+    Decision.OFFLOAD: "offload.cpuBytesToUse",
+    Decision.CACHE_DTYPE: "engine.vllm.kvCacheDtype",
+    Decision.CONTEXT: "engine.maxModelLen",
+    Decision.NUM_SEQS: "engine.maxNumSeqs",
+    Decision.BATCHED_TOKENS: "engine.maxNumBatchedTokens",
+    Decision.TENSOR_PARALLEL: "engine.vllm.tensorParallelSize",
+    Decision.DATA_PARALLEL: "engine.vllm.dataParallelSize",
+    Decision.EXPERT_PARALLEL: "engine.vllm.expertParallel",
+    Decision.SPECULATION: "engine.vllm.numSpeculativeTokens",
+    Decision.GPU_SHARE: "engine.vllm.gpuMemoryUtilization",
+    Decision.ASYNC_SCHEDULING: "engine.vllm.asyncScheduling",
 }
 
 
@@ -46,7 +45,6 @@ def vllm_request(spec: HiSparseDeploymentSpec) -> EngineRequest:
     """Raises Infeasible, ModelConfigError or CapacityError for what cannot be planned."""
     engine, vllm = spec.engine, spec.engine.vllm
     assert vllm is not None
-    _refuse_planned_arguments(vllm.extra_args)
     config, _ = complete_config(spec.model.name, spec.model.config)
     model = read_model(config)
     try:
@@ -55,6 +53,7 @@ def vllm_request(spec: HiSparseDeploymentSpec) -> EngineRequest:
         raise Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm: {error}") from error
     if not device.supported:
         raise Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm.gpu {device.name}: {device.note}")
+    _refuse_planned_arguments(vllm.extra_args, version)
     weights = _weights(config, spec)
     if engine.gpu_kv_cache is not None:
         gpu_kv_bytes = quantity_bytes(engine.gpu_kv_cache)
@@ -105,12 +104,12 @@ def _weights(config: Mapping[str, Any], spec: HiSparseDeploymentSpec) -> WeightB
         ) from error
 
 
-def _refuse_planned_arguments(arguments: list[str]) -> None:
-    for argument in arguments:
-        # `--option value`, `--option=value`, and vLLM's dotted form `--option.key=value`
-        option = argument.partition("=")[0].partition(".")[0].replace("_", "-")
-        if option in _PLANNED_ARGUMENTS:
-            raise Infeasible(
-                InfeasibleReason.INVALID_SPEC,
-                f"engine.vllm.extraArgs: {option} is decided by the memory plan; remove it and use {_PLANNED_ARGUMENTS[option]}",
-            )
+def _refuse_planned_arguments(arguments: list[str], version: VllmVersion) -> None:
+    for conflict in conflicts(arguments, version):
+        field = _SPEC_FIELDS.get(conflict.decision)
+        instead = f"remove it and use {field}" if field else "remove it"
+        why = f"; {conflict.why}" if conflict.why else ""
+        raise Infeasible(
+            InfeasibleReason.INVALID_SPEC,
+            f"engine.vllm.extraArgs: {conflict.option} is decided by the memory plan; {instead}{why}",
+        )
