@@ -164,8 +164,7 @@ class Observer:
             return RequestState(status=status, tokens=request.num_tokens, computed=request.num_computed_tokens, pages=len(blocks))
         first = coordinator.resident_managers[0]
         num_pages = len(first.req_to_blocks.get(name, ()))
-        managers = coordinator.resident_managers
-        resident = [{page for page in range(num_pages) if group.get_resident_page(name, page) is not None} for group in managers]
+        resident = [_resident_pages(manager, name) for manager in coordinator.resident_managers]
         if any(pages != resident[0] for pages in resident):
             raise AssertionError(f"groups of {name} disagree: {[pages_text(pages) for pages in resident]}")
         state = coordinator.request_states.get(name)
@@ -190,6 +189,13 @@ def _offload_job(job: Any, pages: Any, *, load: bool) -> OffloadJob:
 def _transfer(pending: Any) -> Transfer:
     request, page = pending.page
     return Transfer(request, page, pending.restore)
+
+
+def _resident_pages(manager: Any, name: str) -> list[int]:
+    blocks = manager.req_to_blocks.get(name, ())
+    if hasattr(manager, "get_residency_row"):  # up to 0.31 the block table itself is edited
+        blocks = manager.get_residency_row(name)
+    return [page for page, block in enumerate(blocks) if not block.is_null]
 
 
 def _pages_of(state: Any) -> dict[str, Any]:
