@@ -2,7 +2,7 @@
 
 import typer
 
-from hisparse_runtime.cli import crd, serve
+from hisparse_runtime.cli import args, crd, serve
 from hisparse_runtime.cli.plan import command as plan
 
 app = typer.Typer(
@@ -13,3 +13,4 @@ app = typer.Typer(
 app.command("plan")(plan.plan)
 app.command("crd")(crd.crd)
 app.command("serve")(serve.serve)
+app.add_typer(args.app, name="args")

@@ -37,13 +37,14 @@ def joined(children: Sequence[Json]) -> Json | None:
 
 
 def with_hisparse(config: Json, host_pool_gib: object) -> Json:
-    """The transfer config with a HiSparseConnector in front; one that is there keeps a pool of its own."""
+    """The transfer config with a HiSparseConnector in front; one that is there keeps a pool that it has."""
     added = connector(HISPARSE, {"host_pool_gib": host_pool_gib})
     if not config.get("kv_connector"):
         return added
     extra = config.setdefault("kv_connector_extra_config", {})
     if config["kv_connector"] == HISPARSE:
-        extra.setdefault("host_pool_gib", host_pool_gib)
+        if extra.get("host_pool_gib") is None:
+            extra["host_pool_gib"] = host_pool_gib
         return config
     if config["kv_connector"] != MULTI:
         config.setdefault("kv_role", KV_BOTH)
@@ -52,10 +53,10 @@ def with_hisparse(config: Json, host_pool_gib: object) -> Json:
         return together
     children = extra.setdefault("connectors", [])
     present = [child for child in children if isinstance(child, dict) and child.get("kv_connector") == HISPARSE]
-    if present:
-        present[0].setdefault("kv_connector_extra_config", {}).setdefault("host_pool_gib", host_pool_gib)
-    else:
+    if not present:
         children.insert(0, added)
+    elif present[0].setdefault("kv_connector_extra_config", {}).get("host_pool_gib") is None:
+        present[0]["kv_connector_extra_config"]["host_pool_gib"] = host_pool_gib
     return config
 
 

@@ -53,7 +53,7 @@ def _bounds(meaning: Meaning) -> Iterator[Rejection]:
 
 
 def _dtype(meaning: Meaning) -> Iterator[Rejection]:
-    """0.32 and later; before, the parser has the list."""
+    """0.33; before, the parser has the list."""
     option, dtype = meaning.line.table.find(_DTYPE), meaning.value(_DTYPE)
     if option is not None and option.listed and dtype is not None and dtype not in option.listed:
         yield _rejection(

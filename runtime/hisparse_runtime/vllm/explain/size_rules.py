@@ -28,7 +28,7 @@ from hisparse_runtime.geometry import (
     vllm_cache_format,
 )
 from hisparse_runtime.vllm.command_line.connectors import OFFLOADING, TIERING_SPEC
-from hisparse_runtime.vllm.command_line.edits import Edit, Json, with_json, with_option, without_option
+from hisparse_runtime.vllm.command_line.edits import Edit, Json, in_order, with_json, with_option, without_option
 from hisparse_runtime.vllm.command_line.meaning import ATTENTION, KV_TRANSFER, Meaning
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
@@ -201,23 +201,40 @@ def _offload(meaning: Meaning, sizes: VllmSizes) -> Iterator[Rejection]:
 
 
 def _resolver(meaning: Meaning, sizes: VllmSizes, device: Gpu) -> Iterator[Rejection]:
-    if not sizes.settings.version.checks_resolver_memory:
+    settings, hot = sizes.settings, sizes.hot
+    if not settings.version.checks_resolver_memory:
         return
+    problem = _resolver_problem(device, settings.num_speculative_tokens, topk_rows=hot.topk_rows, rows=hot.rows)
+    if problem is None:
+        return
+    tokens = next(
+        (
+            fewer
+            for fewer in range(settings.num_speculative_tokens, -1, -1)
+            if _resolver_problem(device, fewer, topk_rows=hot.topk_rows, rows=(fewer + 2) * hot.topk_rows) is None
+        ),
+        None,
+    )
+    edit = None
+    if tokens is not None:
+        steps = [*([] if meaning.device_buffer_size is None else [_default_buffer()]), speculation_with_tokens(tokens)]
+        edit = in_order(steps, what=f"lowered num_speculative_tokens to {tokens}, with vLLM's own device_buffer_size")
+    yield Rejection(
+        code="ResolverMemory",
+        stage=Stage.WORKERS,
+        option=meaning.typed(ATTENTION),
+        message=problem,
+        says="HiSparse residency resolution needs",
+        edit=edit,
+    )
+
+
+def _resolver_problem(device: Gpu, tokens: int, *, topk_rows: int, rows: int) -> str | None:
     try:
-        check_resolver_shared_memory(
-            device,
-            num_speculative_tokens=sizes.settings.num_speculative_tokens,
-            topk_rows=sizes.hot.topk_rows,
-            device_buffer_rows=sizes.hot.rows,
-        )
+        check_resolver_shared_memory(device, num_speculative_tokens=tokens, topk_rows=topk_rows, device_buffer_rows=rows)
     except SettingsError as error:
-        yield Rejection(
-            code="ResolverMemory",
-            stage=Stage.WORKERS,
-            option=meaning.typed(ATTENTION),
-            message=str(error),
-            says="HiSparse residency resolution needs",
-        )
+        return str(error)
+    return None
 
 
 def _default_buffer() -> Edit:

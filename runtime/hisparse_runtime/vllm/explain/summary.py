@@ -31,9 +31,15 @@ def _hisparse(meaning: Meaning) -> str:
         return "off"
     connectors = meaning.hisparse_connectors
     pool = pool_gib(connectors[0]) if len(connectors) == 1 else None
+    if pool is None:
+        pool = (meaning.hisparse_config or {}).get("host_pool_gib")
     size = meaning.device_buffer_size
     hot = "" if size is None else f", hot regions of {size:,} rows"
-    return f"host pool {pool:g} GiB for each replica{hot}" if pool is not None else f"on, without a host pool{hot}"
+    return f"host pool {_plain(pool)} GiB for each replica{hot}" if pool is not None else f"on, without a host pool{hot}"
+
+
+def _plain(size: object) -> str:
+    return f"{size:g}" if isinstance(size, int | float) else str(size)
 
 
 def _connectors(top: Connector | None) -> str:
@@ -78,8 +84,8 @@ def _sizes(meaning: Meaning, knowledge: Knowledge) -> Lines:
         ("KV memory of a GPU", f"{human_bytes(plan.request.settings.gpu_kv_bytes)}{origin}"),
         ("host pool", f"{plan.host.num_blocks:,} blocks, {plan.host.tokens:,} tokens"),
         (
-            "requests",
-            f"{now.steady:.2f} of {tokens:,} tokens at once, in each replica ({now.limited_by}); {now.ordinary:.2f} without it",
+            "requests at once",
+            f"{now.steady:.2f} of {tokens:,} tokens a replica, limited by {now.limited_by}; {now.ordinary:.2f} without HiSparse",
         ),
     )
 
