@@ -50,9 +50,12 @@ class Cluster:
         """Standard output; subprocess.CalledProcessError, with stderr, when kubectl fails."""
         command = self.box.command("kubectl", *arguments)
         environment = {**os.environ, **self.box.environment()}
-        return subprocess.run(
-            command, env=environment, input=input, capture_output=True, text=True, check=True, timeout=90
-        ).stdout
+        try:
+            done = subprocess.run(command, env=environment, input=input, capture_output=True, text=True, check=True, timeout=90)
+        except subprocess.CalledProcessError as error:
+            error.add_note(f"kubectl said: {error.stderr}")
+            raise
+        return done.stdout
 
     def apply(self, namespace: str, resource: dict[str, Any]) -> None:
         self.kubectl("-n", namespace, "apply", "-f", "-", input=yaml.safe_dump(resource))
@@ -99,6 +102,8 @@ class Cluster:
     def new_namespace(self) -> str:
         name = f"test-{next(_NUMBERS)}"
         self.kubectl("create", "namespace", name)
+        # pods are refused without it, and after an outage of the API server the controller that makes it is late
+        self.kubectl("-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
         return name
 
     def install_crd(self) -> None:
