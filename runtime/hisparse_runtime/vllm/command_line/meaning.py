@@ -1,5 +1,6 @@
 """What a command line says, as far as HiSparse and the memory plan depend on it."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from hisparse_runtime.vllm.command_line.values import Given, given_values
 from hisparse_runtime.vllm.command_line.words import CommandLine
 
 _MTP = "mtp"
+_FITTED = -1
 KV_TRANSFER = "--kv-transfer-config"
 ATTENTION = "--attention-config"
 COMPILATION = "--compilation-config"
@@ -82,7 +84,13 @@ class Meaning:
         size = (self.hisparse_config or {}).get("device_buffer_size")
         if isinstance(size, str) and size.strip().isdigit():
             return int(size)
-        return int(size) if isinstance(size, int | float) and not isinstance(size, bool) else None
+        is_number = isinstance(size, int | float) and math.isfinite(size)  # true counts as 1
+        return int(size) if is_number and size is not None else None
+
+    @property
+    def is_context_fitted(self) -> bool:
+        """--max-model-len auto: vLLM takes the longest that it can plan."""
+        return bool(self.value("--max-model-len") == _FITTED)
 
     @property
     def speculation(self) -> dict[str, Any]:
@@ -108,7 +116,9 @@ class Meaning:
         mode = self.config(COMPILATION).get("cudagraph_mode")
         if mode is None or self.value("--enforce-eager") is True:
             return None
-        return mode.upper() if isinstance(mode, str) else _GRAPH_MODES.get(mode, str(mode))
+        if isinstance(mode, str):
+            return mode.upper()
+        return _GRAPH_MODES.get(mode) if isinstance(mode, int) else None
 
     @property
     def num_gpus(self) -> int:

@@ -1,4 +1,7 @@
-"""`--kv-transfer-config` as it is written: one connector, or several in a MultiConnector."""
+"""`--kv-transfer-config` as it is written: one connector, or several in a MultiConnector.
+
+What a person wrote is taken as it is, so nothing here relies on its fields having their types.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 from hisparse_runtime.vllm.command_line.connectors import HISPARSE, KV_BOTH, MULTI, NIXL, OFFLOADING, TIERING_SPEC
 
 Json = dict[str, Any]
+_EXTRA = "kv_connector_extra_config"
 
 
 def hisparse_connector(host_pool_gib: float) -> Json:
@@ -26,7 +30,7 @@ def nixl_connector() -> Json:
 
 def connector(name: str, extra: Mapping[str, Any] | None = None) -> Json:
     written: Json = {"kv_connector": name, "kv_role": KV_BOTH}
-    return written | {"kv_connector_extra_config": dict(extra)} if extra else written
+    return written | {_EXTRA: dict(extra)} if extra else written
 
 
 def joined(children: Sequence[Json]) -> Json | None:
@@ -36,44 +40,59 @@ def joined(children: Sequence[Json]) -> Json | None:
     return connector(MULTI, {"connectors": [dict(child) for child in children]})
 
 
+def members_of(config: Json) -> list[Json]:
+    """The connector itself, or the children of a MultiConnector."""
+    if config.get("kv_connector") != MULTI:
+        return [config] if config else []
+    children = extra_of(config).get("connectors")
+    return [child for child in children if isinstance(child, dict)] if isinstance(children, list) else []
+
+
+def extra_of(config: Json) -> Json:
+    """A connector's own settings; empty where they are none."""
+    extra = config.get(_EXTRA)
+    return extra if isinstance(extra, dict) else {}
+
+
+def with_members(config: Json, members: Sequence[Json]) -> Json:
+    """A MultiConnector with these children, and what it has beside them."""
+    return config | {_EXTRA: extra_of(config) | {"connectors": list(members)}}
+
+
 def with_hisparse(config: Json, host_pool_gib: object) -> Json:
-    """The transfer config with a HiSparseConnector in front; one that is there keeps a pool that it has."""
+    """With a HiSparseConnector in front; one that is there keeps a pool that it has."""
     added = connector(HISPARSE, {"host_pool_gib": host_pool_gib})
-    if not config.get("kv_connector"):
-        return added
-    extra = config.setdefault("kv_connector_extra_config", {})
-    if config["kv_connector"] == HISPARSE:
-        if extra.get("host_pool_gib") is None:
-            extra["host_pool_gib"] = host_pool_gib
-        return config
-    if config["kv_connector"] != MULTI:
-        config.setdefault("kv_role", KV_BOTH)
-        together = joined([added, {key: value for key, value in config.items() if value != {}}])
-        assert together is not None
-        return together
-    children = extra.setdefault("connectors", [])
-    present = [child for child in children if isinstance(child, dict) and child.get("kv_connector") == HISPARSE]
-    if not present:
-        children.insert(0, added)
-    elif present[0].setdefault("kv_connector_extra_config", {}).get("host_pool_gib") is None:
-        present[0]["kv_connector_extra_config"]["host_pool_gib"] = host_pool_gib
-    return config
+    members = members_of(config)
+    if any(member.get("kv_connector") == HISPARSE for member in members):
+        return changed_members(config, HISPARSE, lambda extra: extra | _missing(extra, host_pool_gib))
+    if config.get("kv_connector") == MULTI:
+        return with_members(config, [added, *members])
+    # an option that was without a connector is nobody's
+    others = [member for member in members if member.get("kv_connector")]
+    return joined([added, *(_complete(other) for other in others)]) or {}
 
 
 def without_hisparse(config: Json) -> Json:
-    """The transfer config with what is left when HiSparse is taken away; empty when that is nothing."""
-    if config.get("kv_connector") == HISPARSE:
-        return {}
-    if config.get("kv_connector") != MULTI:
-        return config
-    children = config.get("kv_connector_extra_config", {}).get("connectors", [])
-    return joined([child for child in children if child.get("kv_connector") != HISPARSE]) or {}
+    """What is left when HiSparse is taken away; empty when that is nothing."""
+    return joined([member for member in members_of(config) if member.get("kv_connector") != HISPARSE]) or {}
 
 
 def changed_members(config: Json, name: str, change: Callable[[Json], Json]) -> Json:
     """`change` gets the extra config of each connector of this name, at the top or in the MultiConnector there."""
-    members = config.get("kv_connector_extra_config", {}).get("connectors") if config.get("kv_connector") == MULTI else [config]
-    for member in members if isinstance(members, list) else ():
-        if isinstance(member, dict) and member.get("kv_connector") == name:
-            member["kv_connector_extra_config"] = change(member.get("kv_connector_extra_config", {}))
-    return config
+
+    def changed(member: Json) -> Json:
+        return member | {_EXTRA: change(extra_of(member))} if member.get("kv_connector") == name else member
+
+    if config.get("kv_connector") != MULTI:
+        return changed(config)
+    return with_members(config, [changed(member) for member in members_of(config)])
+
+
+def _complete(member: Json) -> Json:
+    """As a child, which needs a role of its own."""
+    kept = {key: value for key, value in member.items() if value != {}}
+    return kept if "kv_role" in kept else kept | {"kv_role": KV_BOTH}
+
+
+def _missing(extra: Json, host_pool_gib: object) -> Json:
+    return {} if extra.get("host_pool_gib") is not None else {"host_pool_gib": host_pool_gib}

@@ -30,13 +30,19 @@ class Given:
     """What an option has in the end. `problem` is why vLLM's parser takes none of it; `value` is then None, or a JSON object with
     keys that it does not know.
 
-    `items`: all that were typed for it; `overridden`: those of them that have no effect.
+    `items`: all that were typed for it; `overridden`: those of them that have no effect; `wrong`: those of the problem.
     """
 
     value: Any
     items: tuple[Item, ...]
     overridden: tuple[Item, ...] = ()
     problem: ValueProblem | None = None
+    wrong: tuple[Item, ...] = ()
+
+    @property
+    def is_wrong_in_vain(self) -> bool:
+        """Whether the problem is in what has no effect."""
+        return self.problem is not None and any(item is self.wrong[0] for item in self.overridden)
 
 
 def given_values(line: CommandLine) -> dict[str, Given]:
@@ -53,12 +59,14 @@ def given_values(line: CommandLine) -> dict[str, Given]:
         except ValueProblem as error:
             problem = error
         before = found.get(option.name)
+        is_wrong_before = before is not None and before.problem is not None
         found[option.name] = Given(
             value=value,
             items=(*(before.items if before else ()), *items),
             overridden=before.items if before else (),
             # argparse converts each occurrence, and stops at the first that it cannot
-            problem=(before.problem if before else None) or problem,
+            problem=before.problem if before is not None and is_wrong_before else problem,
+            wrong=before.wrong if before is not None and is_wrong_before else items if problem is not None else (),
         )
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 from hisparse_runtime.vllm.command_line.edits import Edit, Json, with_json, with_option, without_items, without_option
 from hisparse_runtime.vllm.command_line.meaning import ATTENTION, KV_TRANSFER, Meaning
 from hisparse_runtime.vllm.command_line.options import ServeOption, ValueKind, known_versions
+from hisparse_runtime.vllm.command_line.transfer_config import extra_of
 from hisparse_runtime.vllm.command_line.values import Given, ValueProblem
 from hisparse_runtime.vllm.command_line.words import CommandLine, Item, ItemKind
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
@@ -75,8 +76,11 @@ def _values(meaning: Meaning) -> Iterator[Rejection]:
 
 
 def _value_rejection(name: str, given: Given, problem: ValueProblem) -> Rejection:
-    item = next((item for item in given.items if item.values), given.items[0])
+    item = given.wrong[0]
     typed = item.name
+    if given.is_wrong_in_vain:
+        message = f"{typed} {problem.text}; it has no effect, and vLLM reads it all the same"
+        return _rejection("WrongInVain", typed, message, says=problem.says, edit=without_items(given.wrong))
     if (name, problem.keys) == (ATTENTION, OLD_POOL_KEYS):
         return old_dialect_rejection(typed, says=problem.says)
     if problem.keys:
@@ -111,9 +115,9 @@ def _unknown_key(name: str, typed: str, problem: ValueProblem) -> Rejection:
 
 
 def _pool_into_extra(config: Json) -> Json:
-    extra = config.setdefault("kv_connector_extra_config", {})
-    extra.setdefault("host_pool_gib", config.pop("host_pool_gib"))
-    return config
+    pool = {"host_pool_gib": config["host_pool_gib"]}
+    rest = {key: value for key, value in config.items() if key != "host_pool_gib"}
+    return rest | {"kv_connector_extra_config": pool | extra_of(config)}
 
 
 def _repaired(option: ServeOption, given: Given) -> Edit | None:

@@ -11,11 +11,11 @@ from hisparse_runtime.geometry import (
     vllm_cache_format,
 )
 from hisparse_runtime.vllm.command_line.connectors import HISPARSE, NIXL, OFFLOADING, QUIET, Connector
-from hisparse_runtime.vllm.command_line.meaning import ATTENTION, KV_TRANSFER, Meaning
+from hisparse_runtime.vllm.command_line.meaning import ATTENTION, KV_TRANSFER, OFFLOADING_SIZE, Meaning
 from hisparse_runtime.vllm.explain.findings import Caution
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 from hisparse_runtime.vllm.explain.pool_rules import pool_gib
-from hisparse_runtime.vllm.explain.sizes import sizes_depend_on
+from hisparse_runtime.vllm.explain.sizes import cache_dtype, sizes_depend_on
 from hisparse_runtime.vllm.known_bugs import Features, bugs_met
 
 _NIXL_NAMES = (NIXL, "NixlPullConnector")
@@ -65,7 +65,7 @@ def _resident_groups(meaning: Meaning, knowledge: Knowledge) -> int | None:
     try:
         cache_format = vllm_cache_format(
             model,
-            kv_cache_dtype=str(meaning.value("--kv-cache-dtype") or "auto"),
+            kv_cache_dtype=cache_dtype(meaning, knowledge),
             capability=device.capability,
             version=knowledge.version,
         )
@@ -76,6 +76,9 @@ def _resident_groups(meaning: Meaning, knowledge: Knowledge) -> int | None:
 
 def spelling_cautions(meaning: Meaning) -> Iterator[Caution]:
     """What was typed and does not count."""
+    if meaning.is_offloading_size_given and meaning.connector is not None and not meaning.has_hisparse:
+        message = f"{OFFLOADING_SIZE} puts an {OFFLOADING} in the place of every connector in {KV_TRANSFER}"
+        yield Caution(code="OffloadingSizeReplaces", message=message)
     if meaning.line.given("--config"):
         yield Caution(code="ConfigFile", message="--config: options in the file are not looked at here")
     for given in meaning.values.values():

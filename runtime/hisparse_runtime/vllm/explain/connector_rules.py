@@ -17,7 +17,7 @@ from hisparse_runtime.vllm.command_line.connectors import (
 from hisparse_runtime.vllm.command_line.edits import Edit, Json, with_json, without_option, without_variable
 from hisparse_runtime.vllm.command_line.meaning import KV_TRANSFER, Meaning
 from hisparse_runtime.vllm.command_line.options import option_table
-from hisparse_runtime.vllm.command_line.transfer_config import joined
+from hisparse_runtime.vllm.command_line.transfer_config import joined, members_of, with_members
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 
@@ -48,12 +48,13 @@ def connector_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rej
             says="Input should be 'recompute' or 'fail'",
             edit=with_json(KV_TRANSFER, _without("kv_load_failure_policy"), what="removed kv_load_failure_policy"),
         )
-    if meaning.is_offloading_size_given:
-        return  # another connector takes its place before it is looked at
     fields = option_table(knowledge.version).configs["KVTransferConfig"]
     for member in top.all:
-        yield from _member(member, typed, fields, is_top=member is top)
-    yield from _multi(top, meaning)
+        # with --kv-offloading-size, another connector is at the top before the name there is looked at
+        if member is not top or not meaning.is_offloading_size_given:
+            yield from _member(member, typed, fields, is_top=member is top)
+    if not meaning.is_offloading_size_given:
+        yield from _multi(top, meaning)
     yield from _environment(meaning)
 
 
@@ -154,16 +155,7 @@ def _role(member: Connector, typed: str, stage: Stage) -> Iterator[Rejection]:
 def _multi(top: Connector, meaning: Meaning) -> Iterator[Rejection]:
     typed = meaning.typed(KV_TRANSFER)
     written = top.extra.get("connectors")
-    if top.name == MULTI and isinstance(written, list) and len(written) > len(top.children):
-        yield Rejection(
-            code="MalformedConnectors",
-            stage=Stage.CONFIG,
-            option=typed,
-            message=f"{typed}: connectors has entries that are no objects; dotted options cannot say them, write JSON",
-            says="object has no attribute 'get'",
-        )
-        return
-    if top.name != MULTI or top.children:
+    if top.name != MULTI or top.children or written:
         return
     if meaning.has_hisparse:
         says = "HiSparse requires the hybrid KV cache manager"
@@ -223,12 +215,8 @@ def _replaced(config: Json, old: Json, change: Any) -> Json | None:
     if config == old:
         changed: Json | None = change(config)
         return changed
-    children = config.get("kv_connector_extra_config", {}).get("connectors") if config.get("kv_connector") == MULTI else None
-    if not isinstance(children, list):
+    if config.get("kv_connector") != MULTI:
         return config
-    changed_children = [_replaced(child, old, change) if isinstance(child, dict) else child for child in children]
-    kept = [child for child in changed_children if child is not None]
-    if len(kept) == len(children):
-        config["kv_connector_extra_config"]["connectors"] = kept
-        return config
-    return joined(kept)
+    members = members_of(config)
+    kept = [member for member in (_replaced(member, old, change) for member in members) if member is not None]
+    return with_members(config, kept) if len(kept) == len(members) else joined(kept)

@@ -20,6 +20,7 @@ from hisparse_runtime.vllm.explain.knowledge import Knowledge
 from hisparse_runtime.vllm.explain.model_rules import model_rejections
 from hisparse_runtime.vllm.explain.offload_rules import offload_rejections
 from hisparse_runtime.vllm.explain.pool_rules import pool_rejections
+from hisparse_runtime.vllm.explain.shape_rules import shape_rejections
 from hisparse_runtime.vllm.explain.size_rules import size_rejections
 from hisparse_runtime.vllm.explain.summary import summary
 
@@ -83,6 +84,7 @@ def _rejections(meaning: Meaning, knowledge: Knowledge) -> tuple[Rejection, ...]
 
 def _found(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     yield from argparse_rejections(meaning)
+    yield from shape_rejections(meaning)
     yield from field_rejections(meaning)
     yield from model_rejections(meaning, knowledge)
     has_hisparse = meaning.has_hisparse
@@ -104,8 +106,9 @@ def _repaired(
     for _ in range(_MOST_CHANGES):
         if not rejections:
             return line, tuple(changes)
-        edit = next((rejection.edit for rejection in rejections if rejection.edit is not None), None)
-        if edit is None:
+        edit = rejections[0].edit
+        # an edit could take away what another rule could not make sense of
+        if edit is None or any(rejection.edit is None for rejection in rejections):
             return None, tuple(changes)
         changed = edit.apply(line)
         if changed.words == line.words:

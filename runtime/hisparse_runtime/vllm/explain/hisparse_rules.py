@@ -52,13 +52,14 @@ def field_rejections(meaning: Meaning) -> Iterator[Rejection]:
             edit=_without_field("eager_host_mirror"),
         )
     mode = meaning.config(COMPILATION).get("cudagraph_mode")
-    if isinstance(mode, str) and mode.upper() not in GRAPH_MODES:
+    is_unknown = mode.upper() not in GRAPH_MODES if isinstance(mode, str) else isinstance(mode, int) and not 0 <= mode <= 2
+    if is_unknown:
         yield Rejection(
             code="UnknownGraphMode",
             stage=Stage.ARGPARSE,
             option=meaning.typed(COMPILATION),
             message=f"{meaning.typed(COMPILATION)}: cudagraph_mode {mode!r} is none of {', '.join(GRAPH_MODES)}",
-            says=f"KeyError: {mode.upper()!r}",
+            says=f"KeyError: {mode.upper()!r}" if isinstance(mode, str) else "Input should be 0, 1, 2",
             edit=_without_graph_mode(),
         )
 

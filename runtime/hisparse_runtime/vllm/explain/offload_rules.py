@@ -29,7 +29,7 @@ def offloaded_bytes(member: Connector) -> int | None:
     given = member.extra.get("cpu_bytes_to_use")
     try:
         size_bytes = int(given) if given is not None else 0
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
     return size_bytes if size_bytes > 0 else None
 
@@ -120,7 +120,11 @@ def _size(given: object, typed: str) -> Iterator[Rejection]:
 
 
 def _whole(value: object) -> int:
-    return int(value) if isinstance(value, int | float | str) else 0
+    """0 for what is no number: vLLM complains of it, in words of Python's own."""
+    try:
+        return int(value) if isinstance(value, int | float | str) else 0
+    except (OverflowError, ValueError):
+        return 0
 
 
 def _set(key: str, value: object) -> Edit:

@@ -2,17 +2,32 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hisparse_runtime.capacity import GIB
-from hisparse_runtime.vllm.command_line.connectors import HISPARSE, MULTI, Connector
+from hisparse_runtime.vllm.command_line.connectors import HISPARSE, MULTI, OFFLOADING, Connector
 from hisparse_runtime.vllm.command_line.edits import Edit, Json, in_order, with_json, without_option
 from hisparse_runtime.vllm.command_line.meaning import ATTENTION, KV_TRANSFER, OFFLOADING_SIZE, Meaning
 from hisparse_runtime.vllm.command_line.quantities import quantity_bytes
-from hisparse_runtime.vllm.command_line.transfer_config import changed_members, joined, offloading_connector, with_hisparse
+from hisparse_runtime.vllm.command_line.transfer_config import (
+    changed_members,
+    joined,
+    members_of,
+    offloading_connector,
+    with_hisparse,
+    with_members,
+)
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 from hisparse_runtime.vllm.explain.old_dialect import OLD_POOL_KEYS
 from hisparse_runtime.vllm.explain.sizes import suggested_pool_gib
+
+# With --max-model-len auto, vLLM looks for a length that it can plan, takes every error for a length that it cannot, and blames
+# the GPU's memory in the end.
+UNFITTED = "Cannot auto-fit max_model_len"
+_SEARCHED = frozenset(
+    {"NoHisparseConnector", "NoPool", "OffloadingSizeReplaces", "PoolNotANumber", "PoolNotPositive", "TwoHisparseConnectors"}
+)
 
 
 def pool_gib(connector: Connector) -> float | None:
@@ -28,6 +43,12 @@ def pool_gib(connector: Connector) -> float | None:
 
 
 def pool_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
+    for rejection in _pool_rejections(meaning, knowledge):
+        is_searched = meaning.is_context_fitted and rejection.code in _SEARCHED
+        yield replace(rejection, says=UNFITTED) if is_searched else rejection
+
+
+def _pool_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     if meaning.has_hisparse and meaning.is_offloading_size_given:
         yield _replaced_connector(meaning)
         return
@@ -52,15 +73,22 @@ def pool_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejectio
             says="HiSparse requires HiSparseConnector with host_pool_gib",
             edit=_added(gib),
         )
-    if meaning.has_hidden_hisparse and not meaning.has_hisparse:
-        yield Rejection(
-            code="HiddenHisparse",
-            stage=Stage.WORKERS,
-            option=typed,
-            message=f"{typed}: vLLM looks for a HiSparseConnector at the top or in the MultiConnector there, not deeper",
-            says="HiSparseConnector requires a HiSparse host pool",
-            edit=with_json(KV_TRANSFER, _flattened, what="put all connectors into one MultiConnector"),
-        )
+    if meaning.has_hidden_hisparse and not meaning.has_hisparse and not meaning.is_offloading_size_given:
+        yield _hidden(meaning)
+
+
+def _hidden(meaning: Meaning) -> Rejection:
+    """Found when HiSparse's connector has no host pool; an offloading connector beside it wants another cache layout before."""
+    top, typed = meaning.connector, meaning.typed(KV_TRANSFER)
+    has_offloading = top is not None and any(member.name == OFFLOADING for member in top.all)
+    return Rejection(
+        code="HiddenHisparse",
+        stage=Stage.PLANNING if has_offloading else Stage.WORKERS,
+        option=typed,
+        message=f"{typed}: vLLM looks for a HiSparseConnector at the top or in the MultiConnector there, not deeper",
+        says="KV cache layout mismatch" if has_offloading else "HiSparseConnector requires a HiSparse host pool",
+        edit=with_json(KV_TRANSFER, _flattened, what="put all connectors into one MultiConnector"),
+    )
 
 
 def _pool(connector: Connector, meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
@@ -97,9 +125,7 @@ def _replaced_connector(meaning: Meaning) -> Rejection:
     size_bytes = int(float(size_gib) * GIB)
 
     def with_offloading(config: Json) -> Json:
-        child = offloading_connector(size_bytes, spec_name=None)
-        members = config.get("kv_connector_extra_config", {}).get("connectors") if config.get("kv_connector") == MULTI else None
-        return joined([*(members if isinstance(members, list) else [config] if config else []), child]) or {}
+        return joined([*members_of(config), offloading_connector(size_bytes, spec_name=None)]) or {}
 
     return _rejection(
         "OffloadingSizeReplaces",
@@ -145,19 +171,16 @@ def resized_pool(gib: float) -> Edit:
 
 
 def _first_only(config: Json) -> Json:
-    children = config["kv_connector_extra_config"]["connectors"]
-    first = next(child for child in children if child.get("kv_connector") == HISPARSE)
-    config["kv_connector_extra_config"]["connectors"] = [
-        child for child in children if child is first or child.get("kv_connector") != HISPARSE
-    ]
-    return config
+    members = members_of(config)
+    first = next(member for member in members if member.get("kv_connector") == HISPARSE)
+    return with_members(config, [member for member in members if member is first or member.get("kv_connector") != HISPARSE])
 
 
 def _flattened(config: Json) -> Json:
     def leaves(member: Json) -> list[Json]:
         if member.get("kv_connector") != MULTI:
             return [member]
-        return [leaf for child in member["kv_connector_extra_config"]["connectors"] for leaf in leaves(child)]
+        return [leaf for child in members_of(member) for leaf in leaves(child)]
 
     return joined(leaves(config)) or {}
 

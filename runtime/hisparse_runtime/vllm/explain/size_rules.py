@@ -34,7 +34,7 @@ from hisparse_runtime.vllm.explain.findings import Rejection, Stage
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 from hisparse_runtime.vllm.explain.model_rules import speculation_with_tokens
 from hisparse_runtime.vllm.explain.offload_rules import offloaded_bytes
-from hisparse_runtime.vllm.explain.pool_rules import pool_gib, resized_pool
+from hisparse_runtime.vllm.explain.pool_rules import UNFITTED, pool_gib, resized_pool
 from hisparse_runtime.vllm.explain.sizes import LINE_NAMES, engine_settings, kv_bytes, sizes_depend_on
 
 _BLOCK, _CONTEXT, _DTYPE = "--block-size", "--max-model-len", "--kv-cache-dtype"
@@ -43,6 +43,7 @@ _NO_BACKEND = "No valid attention backend found"
 _HALF_PAGE_TOKENS = 32
 _PACKED = ("fp8_ds_mla", "nvfp4_ds_mla")
 _ANY_GPU = "H200"
+_CHECKS_BUFFER_IN_SEARCH = frozenset({"0.30"})
 
 
 def size_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
@@ -132,11 +133,13 @@ def _hot_region(meaning: Meaning, knowledge: Knowledge, model: SparseMlaModel) -
         topk_rows = model.topk_buffer_rows if knowledge.version.sizes_by_topk_buffer else model.index_topk
         is_small = size is not None and size < (1 + tokens) * topk_rows
         most_tokens = max(0, MAX_DEVICE_BUFFER_ROWS // topk_rows - 2)
+        says = "device_buffer_size must cover every decode query" if is_small else "exceeds the int16 slot-index limit"
+        is_searched = meaning.is_context_fitted and knowledge.version.name in _CHECKS_BUFFER_IN_SEARCH
         yield _rejection(
             "DeviceBufferTooSmall" if is_small else "DeviceBufferTooLarge",
             meaning.typed(ATTENTION),
             str(error),
-            says="device_buffer_size must cover every decode query" if is_small else "exceeds the int16 slot-index limit",
+            says=UNFITTED if is_searched else says,
             edit=speculation_with_tokens(most_tokens) if size is None else _default_buffer(),
         )
 
@@ -156,7 +159,7 @@ def _format_rejection(error: CacheFormatError, device: Gpu, settings: VllmSettin
 
 def _device_rejection(error: DeviceMemoryError, model: SparseMlaModel, settings: VllmSettings) -> Rejection:
     if settings.max_model_len is None:
-        return _rejection("GpuTooSmall", _CONTEXT, str(error), says="Cannot auto-fit max_model_len")
+        return _rejection("GpuTooSmall", _CONTEXT, str(error), says=UNFITTED)
     longest = longest_that(lambda tokens: _fits(model, settings, tokens), most=settings.max_model_len)
     edit = with_option(_CONTEXT, str(longest)) if longest else None
     return _rejection("GpuTooSmall", _CONTEXT, str(error), says="gpu_memory_utilization", edit=edit)
