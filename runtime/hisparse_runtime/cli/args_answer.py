@@ -167,12 +167,12 @@ def _lines(found: Answer) -> Iterator[str]:
 
 
 def _working(explanation: Explanation) -> Iterator[str]:
-    if explanation.is_accepted:
+    if explanation.is_accepted and not explanation.changes:
         return
     if explanation.working is None:
         yield "What was meant cannot be told: no command that works is given."
     else:
-        yield "This works"
+        yield "This is better" if explanation.is_accepted else "This works"
         yield "  " + shell_text(explanation.working).replace("\n", "\n  ")
         yield ""
         yield from (_wrapped(change, indent=4, first="  * ") for change in explanation.changes)

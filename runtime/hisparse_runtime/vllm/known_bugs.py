@@ -7,6 +7,7 @@ from hisparse_runtime.geometry import VllmVersion
 
 # From so many cache groups on, the scheduler's cost shows; GLM-5.3 has 20 resident ones, DeepSeek-V3.2 has 6.
 _MANY_GROUPS = 10
+FULL_GRAPHS_BUG = "vllm #56158"
 _FIRST = ("0.30",)
 _BEFORE_32 = ("0.30", "0.31")
 _BEFORE_33 = ("0.30", "0.31", "0.32")
@@ -50,7 +51,7 @@ def _always(_: Features) -> bool:
 
 _BUGS = (
     KnownBug(
-        name="vllm #56158",
+        name=FULL_GRAPHS_BUG,
         text="cudagraph_mode FULL is accepted, and replayed graphs leave out rows of the host pool: output turns to garbage",
         versions=_BEFORE_32,
         is_met=lambda features: features.has_full_graphs,

@@ -82,6 +82,17 @@ def test_what_makes_other_sizes_is_not_judged() -> None:
     assert text.startswith("--num-gpu-blocks-override")
 
 
+def test_a_secret_does_not_belong_into_a_command_line() -> None:
+    (text,) = messages("--api-key", "canary", code="SecretInCommand")
+    assert "VLLM_API_KEY" in text
+    assert "canary" not in text
+
+
+def test_offloading_size_without_hisparse_replaces_the_connectors_there() -> None:
+    (text,) = messages(*transfer(NIXL), "--kv-offloading-size", "64", code="OffloadingSizeReplaces")
+    assert "in the place of every connector" in text
+
+
 def test_a_file_of_options_is_not_looked_at() -> None:
     assert len(messages("--config", "serve.yaml", code="ConfigFile")) == 1
 
@@ -100,6 +111,14 @@ def test_bugs_of_a_release_are_named_where_the_line_meets_them(options: tuple[st
     assert len(found) == len(issues)
     for text, issue in zip(found, issues, strict=True):
         assert issue in text
+
+
+@pytest.mark.parametrize("broken", [(), ("--nope",)])
+def test_what_corrupts_output_is_taken_out_though_the_release_takes_it(broken: tuple[str, ...]) -> None:
+    found = explained(*transfer(multi(HISPARSE, OFFLOADING)), "-cc.cudagraph_mode=FULL", *broken, version="0.31")
+    assert found.is_accepted == (not broken)
+    assert found.working == (*SERVE, *transfer(multi(HISPARSE, OFFLOADING)))
+    assert found.changes[-1] == "removed cudagraph_mode"
 
 
 def test_every_bug_is_met_by_some_way_to_run_its_releases_and_gone_in_the_next() -> None:

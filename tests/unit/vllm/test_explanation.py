@@ -157,6 +157,13 @@ def test_a_missing_pool_is_sized_where_the_gpu_is_known() -> None:
     assert "give it the GiB that one data-parallel replica may have" in unknown.rejections[0].message
 
 
+def test_with_a_fitted_context_vllm_blames_the_gpu_for_a_wrong_pool() -> None:
+    found = explained(*transfer(pool(0)), "--max-model-len", "auto")
+    assert codes(found) == ["PoolNotPositive"]
+    assert found.rejections[0].says == "Cannot auto-fit max_model_len"
+    assert "vLLM blames the GPU's memory for it" in found.rejections[0].message
+
+
 def test_offloading_size_becomes_a_child() -> None:
     found = explained(*transfer(HISPARSE), "--kv-offloading-size", "128")
     assert codes(found) == ["OffloadingSizeReplaces"]

@@ -13,11 +13,13 @@ from hisparse_runtime.geometry import (
 from hisparse_runtime.vllm.command_line.connectors import HISPARSE, NIXL, OFFLOADING, QUIET, Connector
 from hisparse_runtime.vllm.command_line.meaning import ATTENTION, KV_TRANSFER, OFFLOADING_SIZE, Meaning
 from hisparse_runtime.vllm.explain.findings import Caution
+from hisparse_runtime.vllm.explain.hisparse_rules import without_graph_mode
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 from hisparse_runtime.vllm.explain.pool_rules import pool_gib
 from hisparse_runtime.vllm.explain.sizes import cache_dtype, sizes_depend_on
-from hisparse_runtime.vllm.known_bugs import Features, bugs_met
+from hisparse_runtime.vllm.known_bugs import FULL_GRAPHS_BUG, Features, bugs_met
 
+_SECRETS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
 _NIXL_NAMES = (NIXL, "NixlPullConnector")
 # Shared stores keep indexer keys as well.
 _KEEPS_INDEXER_KEYS = (OFFLOADING, "MooncakeStoreConnector", "SimpleCPUOffloadConnector")
@@ -43,7 +45,8 @@ def cautions(meaning: Meaning, knowledge: Knowledge) -> Iterator[Caution]:
         )
     yield from _copies(meaning)
     for bug in bugs_met(knowledge.version, features(meaning, knowledge)):
-        yield Caution(code="KnownBug", message=f"vLLM {knowledge.version.name}: {bug.text} ({bug.name}, {bug.advice})")
+        message = f"vLLM {knowledge.version.name}: {bug.text} ({bug.name}, {bug.advice})"
+        yield Caution(code="KnownBug", message=message, edit=without_graph_mode() if bug.name == FULL_GRAPHS_BUG else None)
 
 
 def features(meaning: Meaning, knowledge: Knowledge) -> Features:
@@ -79,6 +82,10 @@ def spelling_cautions(meaning: Meaning) -> Iterator[Caution]:
     if meaning.is_offloading_size_given and meaning.connector is not None and not meaning.has_hisparse:
         message = f"{OFFLOADING_SIZE} puts an {OFFLOADING} in the place of every connector in {KV_TRANSFER}"
         yield Caution(code="OffloadingSizeReplaces", message=message)
+    for name, variable in _SECRETS.items():
+        if meaning.line.given(name):
+            message = f"{name}: whoever may list processes reads it there; {variable} in the environment does the same"
+            yield Caution(code="SecretInCommand", message=message)
     if meaning.line.given("--config"):
         yield Caution(code="ConfigFile", message="--config: options in the file are not looked at here")
     for given in meaning.values.values():

@@ -31,7 +31,8 @@ _MOST_CHANGES = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """`rejections` in the order in which vLLM would come to them: it stops at the first. `working` is None where only the user
-    can know what was meant; `summary` and `cautions` are about that command, and about the given one where there is none.
+    can know what was meant; it is the command itself where nothing has to be changed. `summary` is about that command, and about
+    the given one where there is none.
     """
 
     version: str
@@ -54,12 +55,17 @@ def explain(words: Sequence[str], knowledge: Knowledge) -> Explanation:
     rejections = _rejections(meaning, knowledge)
     working, changes = _repaired(line, rejections, knowledge)
     fixed = meaning if working is None else read_meaning(working)
+    minded = (*spelling_cautions(meaning), *cautions(fixed, knowledge))
+    if working is not None:
+        for edit in (caution.edit for caution in minded if caution.edit is not None):
+            working, changes = edit.apply(working), (*changes, edit.what)
+        fixed = read_meaning(working)
     return Explanation(
         version=knowledge.version.name,
         command=line.words,
         summary=summary(fixed, knowledge),
         rejections=rejections,
-        cautions=(*spelling_cautions(meaning), *cautions(fixed, knowledge)),
+        cautions=minded,
         working=None if working is None else working.words,
         changes=changes,
     )

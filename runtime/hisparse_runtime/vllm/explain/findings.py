@@ -47,7 +47,8 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caution:
-    """vLLM starts, and something may not be as it looks."""
+    """vLLM starts, and something may not be as it looks. `edit`: for what nobody can want."""
 
     code: str
     message: str
+    edit: Edit | None = None

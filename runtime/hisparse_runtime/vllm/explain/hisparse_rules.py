@@ -60,7 +60,7 @@ def field_rejections(meaning: Meaning) -> Iterator[Rejection]:
             option=meaning.typed(COMPILATION),
             message=f"{meaning.typed(COMPILATION)}: cudagraph_mode {mode!r} is none of {', '.join(GRAPH_MODES)}",
             says=f"KeyError: {mode.upper()!r}" if isinstance(mode, str) else "Input should be 0, 1, 2",
-            edit=_without_graph_mode(),
+            edit=without_graph_mode(),
         )
 
 
@@ -88,7 +88,7 @@ def feature_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejec
     if meaning.cudagraph_mode == "FULL" and version not in _ALLOWS_FULL_GRAPHS:
         typed = meaning.typed(COMPILATION)
         message = f"{typed}: cudagraph_mode FULL; leave it at FULL_AND_PIECEWISE, which has full graphs for decode batches"
-        yield _rejection("FullGraphs", typed, message, says="does not support cudagraph_mode=FULL", edit=_without_graph_mode())
+        yield _rejection("FullGraphs", typed, message, says="does not support cudagraph_mode=FULL", edit=without_graph_mode())
     if meaning.value(_RESERVE) is False and version not in _ALLOWS_PARTIAL_ADMISSION:
         typed = meaning.typed(_RESERVE)
         message = f"{typed}: requests that are admitted with a part of their pages can wait for each other's host blocks for ever"
@@ -164,7 +164,9 @@ def _without_field(field: str) -> Edit:
     return with_json(ATTENTION, change, what=f"removed {field}")
 
 
-def _without_graph_mode() -> Edit:
+def without_graph_mode() -> Edit:
+    """vLLM's own, which has full graphs for decode batches."""
+
     def change(config: Json) -> Json:
         del config["cudagraph_mode"]
         return config

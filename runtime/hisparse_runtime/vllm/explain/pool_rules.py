@@ -44,8 +44,11 @@ def pool_gib(connector: Connector) -> float | None:
 
 def pool_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     for rejection in _pool_rejections(meaning, knowledge):
-        is_searched = meaning.is_context_fitted and rejection.code in _SEARCHED
-        yield replace(rejection, says=UNFITTED) if is_searched else rejection
+        if meaning.is_context_fitted and rejection.code in _SEARCHED:
+            message = f"{rejection.message}; with --max-model-len auto, vLLM blames the GPU's memory for it"
+            yield replace(rejection, message=message, says=UNFITTED)
+        else:
+            yield rejection
 
 
 def _pool_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
