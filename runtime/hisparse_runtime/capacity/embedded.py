@@ -4,7 +4,7 @@ from bisect import bisect_right
 from functools import partial
 
 from hisparse_runtime.capacity.budget import PodShape, Tiers
-from hisparse_runtime.capacity.errors import SPEC_NAMES, DeviceMemoryError
+from hisparse_runtime.capacity.errors import SPEC_NAMES, DeviceMemoryError, FieldNames, SettingsError
 from hisparse_runtime.capacity.host_pool import minimum_host_blocks
 from hisparse_runtime.capacity.hot_region import MAX_DEVICE_BUFFER_ROWS
 from hisparse_runtime.capacity.units import MIB, human_bytes
@@ -41,7 +41,13 @@ def embedded_tiers(
 
 
 def check_embedded_device_pool(
-    *, geometry: ModelGeometry, device_pool_bytes: int, max_model_len: int, max_num_batched_tokens: int, device_buffer_rows: int
+    *,
+    geometry: ModelGeometry,
+    device_pool_bytes: int,
+    max_model_len: int,
+    max_num_batched_tokens: int,
+    device_buffer_rows: int,
+    names: FieldNames = SPEC_NAMES,
 ) -> None:
     """Raises DeviceMemoryError when the pool cannot hold one request of `max_model_len` tokens."""
     found_blocks = device_pool_bytes // geometry.device_block_bytes
@@ -55,13 +61,13 @@ def check_embedded_device_pool(
     lengths = range(0, max_model_len, geometry.page_tokens)
     num_fitting = bisect_right(lengths, found_blocks, key=lambda length: needed_by(max_model_len=length))
     longest = lengths[max(0, num_fitting - 1)]
-    lower = f" or lower {SPEC_NAMES.max_model_len} to {longest:,}" if longest else ""
+    lower = f" or lower {names.max_model_len} to {longest:,}" if longest else ""
     pages = geometry.pages(max_model_len)
     raise DeviceMemoryError(
         f"device pool {human_bytes(device_pool_bytes)} has {found_blocks:,} blocks of {human_bytes(geometry.device_block_bytes)};"
-        f" one request of {SPEC_NAMES.max_model_len} {max_model_len:,} needs {needed_blocks:,} ({pages:,} for indexer pages,"
+        f" one request of {names.max_model_len} {max_model_len:,} needs {needed_blocks:,} ({pages:,} for indexer pages,"
         f" {needed_blocks - pages - _NULL_BLOCKS:,} for resident pages and a hot region, the null block): raise"
-        f" {SPEC_NAMES.gpu_kv} to at least {needed_blocks * geometry.device_block_bytes}{lower}"
+        f" {names.gpu_kv} to at least {needed_blocks * geometry.device_block_bytes}{lower}"
     )
 
 
@@ -70,18 +76,31 @@ def minimum_device_blocks(
 ) -> int:
     """Device blocks with which one request of the full length runs to its end.
 
-    All indexer pages, since the indexer scores every token, and either all pages resident, or a window of them (one step's
-    chunk and the tail) and a hot region for the rest.
+    All indexer pages, since the indexer scores every token; and in each group a window of resident pages (one step's chunk and
+    the tail) and a hot region, with which a request begins whose prefix is on the host.
     """
     pages = geometry.pages(max_model_len)
-    window = geometry.pages(max_num_batched_tokens) + _TAIL_PAGES
-    return _NULL_BLOCKS + pages + min(pages, window + geometry.pages(device_buffer_rows))
+    window = min(pages, geometry.pages(max_num_batched_tokens) + _TAIL_PAGES)
+    return _NULL_BLOCKS + pages + geometry.num_groups * (window + geometry.pages(device_buffer_rows))
 
 
 def device_pool_tokens(geometry: ModelGeometry, *, device_pool_bytes: int) -> int:
-    """Tokens that the device pool holds when everything is resident: each page takes a block, and its indexer keys another."""
+    """Tokens that the device pool holds when everything is resident: a page takes a block in each group, and one for its indexer
+    keys."""
     usable_blocks = max(0, device_pool_bytes // geometry.device_block_bytes - _NULL_BLOCKS)
-    return usable_blocks // 2 * geometry.page_tokens
+    return usable_blocks // (geometry.num_groups + 1) * geometry.page_tokens
+
+
+def embedded_hot_rows(geometry: ModelGeometry, *, device_buffer_size: int | None, names: FieldNames) -> int:
+    """Rows of one request's hot region in each layer. Raises SettingsError if they do not hold what one token reads."""
+    topk, default_rows = geometry.model.index_topk, default_device_buffer_rows(geometry)
+    rows = default_rows if device_buffer_size is None else device_buffer_size
+    if rows < topk:
+        raise SettingsError(
+            f"{names.device_buffer_size} is {rows:,} and the model's index_topk {topk:,}, all read by one token: raise it to at"
+            f" least {topk:,}, or leave it out for {default_rows:,}"
+        )
+    return rows
 
 
 def default_device_buffer_rows(geometry: ModelGeometry) -> int:

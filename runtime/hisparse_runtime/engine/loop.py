@@ -3,14 +3,15 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hisparse_runtime.engine.executor import Executor
+from hisparse_runtime.engine.executor import ModelExecutor
 from hisparse_runtime.engine.report import Report, take_report
 from hisparse_runtime.geometry import ModelGeometry
-from hisparse_runtime.scheduling import FinishReason, Request, Scheduler, TokenOutput
+from hisparse_runtime.policy import HiSparseMemory
+from hisparse_runtime.scheduling import FinishReason, Request, Scheduler, Stepper, TokenOutput
 
 _logger = logging.getLogger(__name__)
 
@@ -54,18 +55,21 @@ class EngineLoop:
         self,
         *,
         scheduler: Scheduler,
-        executor: Executor,
+        memory: HiSparseMemory,
+        executor: ModelExecutor,
         geometry: ModelGeometry,
         max_queued: int,
         on_failure: Callable[[], object],
     ) -> None:
-        self.limits = scheduler.limits
+        self.settings = scheduler.settings
         self.state = EngineState.STARTING
         self.failure: str | None = None
         self._scheduler = scheduler
+        self._memory = memory
         self._executor = executor
+        self._stepper = Stepper(scheduler, executor)
         self._geometry = geometry
-        self._max_open = scheduler.limits.max_num_seqs + max_queued
+        self._max_open = scheduler.settings.max_num_seqs + max_queued
         self._on_failure = on_failure
         self._started_seconds = time.monotonic()
         self._report = self._take_report()
@@ -130,7 +134,7 @@ class EngineLoop:
     def _run(self) -> None:
         try:
             while self._take_in():
-                outputs = self._step() if self._scheduler.has_work else []
+                outputs: Sequence[TokenOutput] = self._stepper.step() if self._stepper.has_work else ()
                 # Before the tokens go out: whoever has seen a request end finds that in the numbers.
                 self._report = self._take_report()
                 self._hand_out(outputs)
@@ -146,7 +150,7 @@ class EngineLoop:
     def _take_in(self) -> bool:
         """Waits for work and takes arrivals and aborts in. False: stop."""
         with self._changed:
-            while not (self._arrivals or self._aborts or self._scheduler.has_work or self._is_stopping):
+            while not (self._arrivals or self._aborts or self._stepper.has_work or self._is_stopping):
                 self._changed.wait()
             arrivals, self._arrivals = self._arrivals, []
             aborts, self._aborts = self._aborts, []
@@ -158,20 +162,19 @@ class EngineLoop:
             self._scheduler.abort(request_id)
         return True
 
-    def _step(self) -> list[TokenOutput]:
-        self._scheduler.acknowledge(self._executor.take_acknowledged())
-        plan = self._scheduler.schedule()
-        return self._scheduler.complete(self._executor.execute(plan))
-
-    def _hand_out(self, outputs: list[TokenOutput]) -> None:
+    def _hand_out(self, outputs: Sequence[TokenOutput]) -> None:
         for output in outputs:
             request_id = output.request.request_id
             with self._changed:
                 deliver = self._deliver.get(request_id)
                 if output.finish_reason is not None:
                     self._deliver.pop(request_id, None)
-            if deliver is not None:
-                deliver(NewToken(token=output.token, finish_reason=output.finish_reason, num_cached=output.request.num_cached))
+            if deliver is None:
+                continue
+            last = len(output.tokens) - 1
+            for index, token in enumerate(output.tokens):
+                reason = output.finish_reason if index == last else None
+                deliver(NewToken(token=token, finish_reason=reason, num_cached=output.request.num_cached))
 
     def _break_all(self, message: str) -> None:
         with self._changed:
@@ -180,4 +183,4 @@ class EngineLoop:
             deliver(Broken(message=message))
 
     def _take_report(self) -> Report:
-        return take_report(self._scheduler, executed=self._executor.counters, geometry=self._geometry)
+        return take_report(self._scheduler, self._memory, executed=self._executor.counters, geometry=self._geometry)

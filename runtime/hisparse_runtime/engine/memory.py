@@ -2,12 +2,12 @@
 
 The device pool is one buffer. A block is at any time one of three things:
 
-    resident page   [layer][token] rows of latents            of one page of one request
-    hot page        [layer][slot]  rows of latents            copied from the host, one at a time
-    indexer page    [layer][token] rows of indexer keys
-    +--------------------------------------+--------+
-    | layers x page_tokens x row           | unused |       block = the larger of the two kinds
-    +--------------------------------------+--------+
+    resident page   [layer][token] rows of latents       of one page of one request, in the layers of one group
+    hot page        [layer][slot]  rows of latents       copied from the host, one at a time
+    indexer page    [layer][token] rows of indexer keys  in all layers
+    +-------------------------------------------+--------+
+    | layers of a group x page_tokens x row     | unused |       block = the larger of the two kinds
+    +-------------------------------------------+--------+
 
 Resident and hot pages have the same layout, so one index (block x page_tokens + offset) addresses either kind.
 """
@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hisparse_runtime.geometry import ModelGeometry
-from hisparse_runtime.policy import Limits
 
 SHM_DIRECTORY = Path("/dev/shm")  # noqa: S108 - the pools are shared memory by design, not temporary files
 _FLOAT_BYTES = 4
@@ -33,16 +32,26 @@ class PoolMemoryError(RuntimeError):
 
 
 class KvMemory:
-    """`latents` and `index_keys` view the device pool, `host` and `offload` the others; all by [block, layer, offset]."""
+    """`latents` and `index_keys` view the device pool, `host` and `offload` the others; all by [block, layer, offset]. Layers are
+    counted within a group in `latents`, else over the model."""
 
-    def __init__(self, *, geometry: ModelGeometry, limits: Limits, shm_directory: Path = SHM_DIRECTORY) -> None:
+    def __init__(
+        self,
+        *,
+        geometry: ModelGeometry,
+        num_device_blocks: int,
+        num_host_blocks: int,
+        num_offload_slots: int,
+        shm_directory: Path = SHM_DIRECTORY,
+    ) -> None:
         layers, page = geometry.num_layers, geometry.page_tokens
         row, index_row = geometry.row_bytes // _FLOAT_BYTES, geometry.model.index_head_dim
-        host_bytes = limits.num_host_blocks * geometry.host_page_bytes
-        offload_bytes = limits.num_offload_blocks * geometry.indexer_page_bytes
+        host_bytes = num_host_blocks * geometry.host_page_bytes
+        offload_bytes = num_offload_slots * geometry.indexer_page_bytes
         _check_space(host_bytes=host_bytes, offload_bytes=offload_bytes, directory=shm_directory)
-        device = np.zeros((limits.num_device_blocks, geometry.device_block_bytes // _FLOAT_BYTES), dtype=np.float32)
-        self.latents = device[:, : layers * page * row].reshape(-1, layers, page, row)
+        device = np.zeros((num_device_blocks, geometry.device_block_bytes // _FLOAT_BYTES), dtype=np.float32)
+        group_layers = max(geometry.layers_per_group)
+        self.latents = device[:, : group_layers * page * row].reshape(-1, group_layers, page, row)
         self.index_keys = device[:, : layers * page * index_row].reshape(-1, layers, page, index_row)
         self.host = _map_pool("host pool", host_bytes, shm_directory).reshape(-1, layers, page, row)
         self.offload = _map_pool("offload tier", offload_bytes, shm_directory).reshape(-1, layers, page, index_row)

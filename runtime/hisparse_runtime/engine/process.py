@@ -10,12 +10,12 @@ from pathlib import Path
 
 import uvicorn
 
+from hisparse_runtime.capacity import CapacityError
 from hisparse_runtime.engine.build import EngineOptions, build_engine
 from hisparse_runtime.engine.memory import PoolMemoryError
 from hisparse_runtime.engine.model_config import load_model_config
 from hisparse_runtime.engine.server import create_app
 from hisparse_runtime.geometry import ModelConfigError
-from hisparse_runtime.policy import PoolTooSmallError
 
 _POLL_SECONDS = 0.05
 # For the answers of requests that were cut off; all others are sent by then.
@@ -59,7 +59,7 @@ async def _serve(options: ServeOptions) -> None:
     try:
         config = load_model_config(options.model_config)
         engine = build_engine(config, options.engine, on_failure=lambda: home.call_soon_threadsafe(wake.set))
-    except (ModelConfigError, PoolTooSmallError, PoolMemoryError) as error:
+    except (ModelConfigError, CapacityError, PoolMemoryError) as error:
         raise StartError(str(error)) from error
     listener = _listen(options.host, options.port)
     app = create_app(engine=engine, config=config, model_name=options.model_name)

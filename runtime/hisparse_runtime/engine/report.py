@@ -6,7 +6,7 @@ from typing import Any
 from hisparse_runtime import __version__
 from hisparse_runtime.engine.executor import ExecutorCounters
 from hisparse_runtime.geometry import ModelGeometry
-from hisparse_runtime.policy import BlockPool, PageState, ResidencyClass
+from hisparse_runtime.policy import BlockPool, HiSparseMemory, PageState, ResidencyClass
 from hisparse_runtime.scheduling import Scheduler
 
 SCHEMA = "hisparse.dev/residency/v1"
@@ -76,25 +76,25 @@ class Report:
         }
 
 
-def take_report(scheduler: Scheduler, *, executed: ExecutorCounters, geometry: ModelGeometry) -> Report:
-    """Only between two steps. Costs as much as there are running requests, however long they are."""
-    policy, counted = scheduler.residency, scheduler.counters
-    tables = [policy.tables[request.request_id] for request in scheduler.running]
-    residency = dict.fromkeys(ResidencyClass, 0)
-    for table in tables:
-        residency[table.residency] += 1
+def take_report(scheduler: Scheduler, memory: HiSparseMemory, *, executed: ExecutorCounters, geometry: ModelGeometry) -> Report:
+    """Only between two steps. Nothing is counted for it."""
+    totals, counted, pools = memory.totals, scheduler.counts, memory.pools
     # The offload tier has no holders: what it stores is all cached, and for it that is the use.
-    offload = _pool_use(policy.offload, geometry.indexer_page_bytes)
+    used_slots = memory.tier.num_used if memory.tier is not None else 0
     return Report(
-        running=len(tables),
-        waiting=len(scheduler.waiting),
-        residency=residency,
-        pages={state: sum(table.count(state) for table in tables) for state in PageState},
-        host_pool=_pool_use(policy.host, geometry.host_page_bytes),
-        device_pool=_pool_use(policy.device, geometry.device_block_bytes),
-        offload=PoolUse(capacity_bytes=offload.capacity_bytes, used_bytes=offload.cached_bytes, cached_bytes=0),
-        regions_in_use=sum(table.can_read_host for table in tables),
-        pending_transfers=len(policy.pending),
+        running=len(scheduler.running),
+        waiting=scheduler.num_waiting,
+        residency=dict(totals.requests),
+        pages=dict(totals.pages),
+        host_pool=_pool_use(pools.host, geometry.host_page_bytes),
+        device_pool=_pool_use(pools.device, geometry.device_block_bytes),
+        offload=PoolUse(
+            capacity_bytes=memory.settings.num_offload_blocks * geometry.indexer_page_bytes,
+            used_bytes=used_slots * geometry.indexer_page_bytes,
+            cached_bytes=0,
+        ),
+        regions_in_use=totals.hot_regions,
+        pending_transfers=len(memory.transfers.pending),
         hits=executed.hits,
         misses=executed.misses,
         host_to_device_bytes=executed.host_to_device_bytes,
@@ -112,5 +112,5 @@ def _pool_use(pool: BlockPool, block_bytes: int) -> PoolUse:
     return PoolUse(
         capacity_bytes=pool.num_usable * block_bytes,
         used_bytes=pool.num_held * block_bytes,
-        cached_bytes=pool.num_kept * block_bytes,
+        cached_bytes=pool.num_cached * block_bytes,
     )

@@ -96,20 +96,14 @@ def lay_out(model: SparseMlaModel, cache_format: CacheFormat, *, with_mtp: bool)
 
 
 def embedded_geometry(config: Mapping[str, Any]) -> ModelGeometry:
-    """Geometry of the embedded engine: every layer has its own indexer, all layers form one group. Raises ModelConfigError."""
+    """Geometry of the embedded engine, in which every layer has its own indexer. Raises ModelConfigError."""
     model = read_model(config)
     if not all(model.owns_indexer):
         raise ModelConfigError(
             f"index_topk_freq is {config.get('index_topk_freq')!r}: the embedded engine has no layers that share an indexer;"
             " use 1 or leave it out"
         )
-    return ModelGeometry(
-        model=model,
-        cache_format=embedded_cache_format(model),
-        num_layers=model.num_hidden_layers,
-        num_indexer_layers=model.num_hidden_layers,
-        layers_per_group=(model.num_hidden_layers,),
-    )
+    return lay_out(model, embedded_cache_format(model), with_mtp=False)
 
 
 def _round_up(size_bytes: int, to_bytes: int) -> int:

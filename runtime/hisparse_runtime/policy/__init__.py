@@ -1,30 +1,38 @@
-"""Where every page of every request lives: block pools, page states, residency, prefix cache.
+"""Where every page of every request lives."""
 
-Works with block ids only: no arrays of KV, no engine types, no clock. May import geometry, nothing above.
-"""
-
+from hisparse_runtime.policy.allocation import Leftover, PrefixHit
 from hisparse_runtime.policy.block_pool import BlockPool, PoolExhaustedError
+from hisparse_runtime.policy.hisparse import HiSparseMemory
 from hisparse_runtime.policy.integrity import IntegrityError, check_integrity
-from hisparse_runtime.policy.limits import Limits, PoolTooSmallError, plan_limits
-from hisparse_runtime.policy.page_table import PageState, PageTable, ResidencyClass
-from hisparse_runtime.policy.prefix import extend_page_hashes
-from hisparse_runtime.policy.residency import Residency
-from hisparse_runtime.policy.transfers import CopyDirection, IndexerCopy, WriteBack
+from hisparse_runtime.policy.memory import Admission, MemoryPolicy, Refusal
+from hisparse_runtime.policy.offload import OffloadJob, OffloadTier
+from hisparse_runtime.policy.ordinary import OrdinaryMemory
+from hisparse_runtime.policy.prefix import PageNames
+from hisparse_runtime.policy.settings import TAIL_PAGES, PolicySettings
+from hisparse_runtime.policy.step_changes import PageTransfer, StepChanges, TableChange
+from hisparse_runtime.policy.telemetry import PageState, ResidencyClass, ResidencyCounts
 
 __all__ = [
+    "TAIL_PAGES",
+    "Admission",
     "BlockPool",
-    "CopyDirection",
-    "IndexerCopy",
+    "HiSparseMemory",
     "IntegrityError",
-    "Limits",
+    "Leftover",
+    "MemoryPolicy",
+    "OffloadJob",
+    "OffloadTier",
+    "OrdinaryMemory",
+    "PageNames",
     "PageState",
-    "PageTable",
+    "PageTransfer",
+    "PolicySettings",
     "PoolExhaustedError",
-    "PoolTooSmallError",
-    "Residency",
+    "PrefixHit",
+    "Refusal",
     "ResidencyClass",
-    "WriteBack",
+    "ResidencyCounts",
+    "StepChanges",
+    "TableChange",
     "check_integrity",
-    "extend_page_hashes",
-    "plan_limits",
 ]

@@ -1,7 +1,12 @@
-"""A pool of equal blocks with reference counts and one free queue."""
+"""A pool of equal blocks: who holds one, which are free, and what free ones still contain."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hisparse_runtime.policy.free_queue import Blocks, FreeQueue
+from hisparse_runtime.policy.prefix import PageNames, PrefixIndex
 
 
 class PoolExhaustedError(RuntimeError):
@@ -11,65 +16,24 @@ class PoolExhaustedError(RuntimeError):
 class BlockPool:
     """Hands out block ids. Block 0 is the null block: never handed out, so 0 means "no block" in every table.
 
-    A block is held (references > 0) or free. A free block may be *kept*: its content is still of use to somebody, so it
-    is handed out last, oldest first, and `on_reuse` is told when that happens.
-
-        head                                             tail
-        [ plain free ... plain free | kept oldest ... kept newest ]
-          handed out first                    handed out last
+    A block is free when nobody holds it. A free block with a name still has content that a prefix hit may bring back; it waits at
+    the tail, while blocks without a name go to the head. `on_taken` is told which blocks are handed out anew.
     """
 
-    def __init__(self, *, name: str, num_blocks: int, on_reuse: Callable[[int], None]) -> None:
+    def __init__(self, *, name: str, num_blocks: int, on_taken: Callable[[Blocks], None] | None = None) -> None:
         self.name = name
         self.num_blocks = num_blocks
-        self._references = [0] * num_blocks
-        # An ordered dict is a queue that also gives up any member in O(1).
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks))
-        self._kept: set[int] = set()
-        self._on_reuse = on_reuse
+        self.holders: NDArray[np.int32] = np.zeros(num_blocks, dtype=np.int32)
+        self.index = PrefixIndex()
+        self.queue = FreeQueue(num_blocks)
+        self.num_cached = 0  # free blocks with a name
+        self._is_named = np.zeros(num_blocks, dtype=np.bool_)
+        self._on_taken = on_taken
 
-    def take(self, count: int) -> list[int]:
-        """`count` blocks with one reference each. All or nothing: raises PoolExhaustedError and takes none."""
-        if count > len(self._free):
-            raise PoolExhaustedError(f"{self.name} pool: {count} blocks asked for, {len(self._free)} of {self.num_usable} free")
-        taken = []
-        for _ in range(count):
-            block, _nothing = self._free.popitem(last=False)
-            self._references[block] = 1
-            taken.append(block)
-            if block in self._kept:
-                self._kept.discard(block)
-                self._on_reuse(block)
-        return taken
-
-    def retain(self, block: int) -> None:
-        """One more holder. A kept block becomes a held one again."""
-        if self._references[block] == 0:
-            del self._free[block]
-            self._kept.discard(block)
-        self._references[block] += 1
-
-    def release(self, block: int, *, keep: bool = False) -> None:
-        """One holder less. The last one decides whether the content is kept."""
-        assert self._references[block] > 0, f"{self.name} pool: block {block} is released but nobody holds it"
-        self._references[block] -= 1
-        if self._references[block] == 0:
-            self._free[block] = None
-            if keep:
-                self._kept.add(block)
-            else:
-                self._free.move_to_end(block, last=False)
-
-    def touch(self, block: int) -> None:
-        """A kept block was of use: it is handed out after all others."""
-        if block in self._kept:
-            self._free.move_to_end(block)
-
-    def drop(self, block: int) -> None:
-        """The content of a kept block is of no use any more."""
-        assert block in self._kept, f"{self.name} pool: block {block} is dropped but not kept"
-        self._kept.discard(block)
-        self._free.move_to_end(block, last=False)
+    @property
+    def num_free(self) -> int:
+        """Blocks that can be handed out now, those with content included."""
+        return self.queue.num_free
 
     @property
     def num_usable(self) -> int:
@@ -77,24 +41,82 @@ class BlockPool:
         return self.num_blocks - 1
 
     @property
-    def num_free(self) -> int:
-        """Blocks that can be handed out now, kept ones included."""
-        return len(self._free)
-
-    @property
     def num_held(self) -> int:
-        return self.num_usable - len(self._free)
+        return self.num_usable - self.num_free
 
-    @property
-    def num_kept(self) -> int:
-        return len(self._kept)
+    def take(self, count: int) -> Blocks:
+        """`count` blocks with one holder each. Raises PoolExhaustedError and takes none if there are not so many."""
+        if count > self.num_free:
+            raise PoolExhaustedError(f"{self.name} pool: {count} blocks asked for, {self.num_free} of {self.num_usable} are free")
+        blocks = self.queue.pop(count)
+        named = blocks[self._is_named[blocks]]
+        if len(named):
+            self._is_named[named] = False
+            self.num_cached -= len(named)
+            for block in named.tolist():
+                self.index.forget(block)
+        self.holders[blocks] = 1
+        if self._on_taken is not None and count:
+            self._on_taken(blocks)
+        return blocks
 
-    def references(self, block: int) -> int:
-        return self._references[block]
+    def hold(self, blocks: Blocks) -> None:
+        """One more holder for each of `blocks` (all different), free ones included."""
+        held = self.holders[blocks]
+        is_free = held == 0
+        if is_free.any():
+            free = blocks[is_free]
+            self.queue.remove(free)
+            self.num_cached -= int(np.count_nonzero(self._is_named[free]))
+        self.holders[blocks] = held + 1
 
-    def is_kept(self, block: int) -> bool:
-        return block in self._kept
+    def release(self, blocks: Blocks) -> None:
+        """One holder less for each of `blocks` (all different). Those that become free keep the order of `blocks`: at the tail if
+        they have a name, else at the head."""
+        free = self._let_go(blocks)
+        if len(free):
+            is_named = self._is_named[free]
+            if is_named.any():
+                self.num_cached += int(np.count_nonzero(is_named))
+                self.queue.prepend(free[~is_named])
+                self.queue.append(free[is_named])
+            else:
+                self.queue.prepend(free)
 
-    def free_blocks(self) -> Iterator[int]:
-        """In the order in which they would be handed out."""
-        return iter(self._free)
+    def release_to_tail(self, blocks: Blocks) -> None:
+        """As `release`, but they are handed out last whether or not they have a name: somebody still reads them."""
+        free = self._let_go(blocks)
+        if len(free):
+            self.queue.append(free)
+
+    def publish(self, names: PageNames, blocks: Blocks, *, first_page: int) -> None:
+        """From now on a prefix hit finds the pages from `first_page` on in `blocks`."""
+        self._is_named[blocks] = True
+        for page, block in enumerate(blocks.tolist(), first_page):
+            self.index.add(names[page], block)
+
+    def find(self, names: PageNames, *, max_pages: int) -> Blocks:
+        """Blocks of the longest prefix of at most `max_pages` pages."""
+        found = []
+        for page in range(min(max_pages, names.num_full)):
+            block = self.index.find(names[page])
+            if block is None:
+                break
+            found.append(block)
+        return np.array(found, dtype=np.int32)
+
+    def is_named(self, block: int) -> bool:
+        return bool(self._is_named[block])
+
+    def count_free(self, blocks: Blocks) -> int:
+        """How many of `blocks` nobody holds: holding them takes them out of the free ones."""
+        return int(np.count_nonzero(self.holders[blocks] == 0))
+
+    def _let_go(self, blocks: Blocks) -> Blocks:
+        left = self.holders[blocks] - 1
+        assert left.size == 0 or left.min() >= 0, (
+            f"{self.name} pool: a block of {blocks.tolist()} is released but nobody holds it"
+        )
+        self.holders[blocks] = left
+        free: Blocks = blocks[left == 0]
+        return free

@@ -1,107 +1,227 @@
-"""One request's pages: where each one's latents and indexer keys are, and in which state."""
+"""One request's pages: where each one is, in which state, and what the worker knows of that."""
 
-from enum import IntEnum, StrEnum
+import numpy as np
+from numpy.typing import NDArray
 
+from hisparse_runtime.policy.frames import NO_FRAME, Numbers
+from hisparse_runtime.policy.free_queue import Blocks
+from hisparse_runtime.policy.prefix import PageNames
+from hisparse_runtime.policy.settings import TAIL_PAGES
+from hisparse_runtime.policy.telemetry import PageState, ResidencyClass, ResidencyCounts
 
-class PageState(IntEnum):
-    """Life of a page. Only UNPINNED pages can be taken from the device, so nothing is ever lost that the host does not have.
-
-    DIRTY -> PENDING -> CLEAN_PINNED -> UNPINNED -> HOST_ONLY
-      |         |            |              |           `- the pool handed the block out; read through the hot region
-      |         |            |              `- reference dropped, still read in place
-      |         |            `- host copy complete, device block held
-      |         `- sealed, copy to the host under way
-      `- being filled
-    """
-
-    DIRTY = 0
-    PENDING = 1
-    CLEAN_PINNED = 2
-    UNPINNED = 3
-    HOST_ONLY = 4
-
-
-class ResidencyClass(StrEnum):
-    FULL = "full"
-    MIXED = "mixed"
-    NONE = "none"
-
-
-_NEXT = {
-    PageState.DIRTY: PageState.PENDING,
-    PageState.PENDING: PageState.CLEAN_PINNED,
-    PageState.CLEAN_PINNED: PageState.UNPINNED,
-    PageState.UNPINNED: PageState.HOST_ONLY,
-}
+_FIRST_CAPACITY = 64
 
 
 class PageTable:
-    """Block ids by page index. Every page has a host block and an indexer block; `resident` is 0 for host-only pages.
+    """Arrays by page index; those named `_..` are longer than the request and used up to `num_pages`.
 
-    `hot` are the blocks of the hot region (none or all of it); `hot_grant` tells two grants of the same blocks apart.
+    `num_ready` pages from the start on are complete on the host, `num_published` of them can be found by others, and
+    `publish_to` is where publication has to go on to (None: it has arrived). Pages up to `num_planned` were looked at for
+    write-back; those that had to be left out are in `passed_over`.
     """
 
-    __slots__ = ("_counts", "clean", "host", "hot", "hot_grant", "indexer", "num_hit_pages", "num_sealed", "resident", "states")
+    __slots__ = (
+        "_frames",
+        "_host",
+        "_indexer",
+        "_states",
+        "_valid",
+        "counts",
+        "hot",
+        "hot_grant",
+        "hot_required",
+        "importing_tokens",
+        "is_live",
+        "leased_host",
+        "names",
+        "num_copies_recorded",
+        "num_indexer_published",
+        "num_pages",
+        "num_planned",
+        "num_published",
+        "num_ready",
+        "num_synced",
+        "number",
+        "pages_to_adopt",
+        "passed_over",
+        "publish_to",
+        "request_id",
+        "residency",
+        "stale",
+        "synced_hot_grant",
+        "totals",
+        "unpinned_below",
+    )
 
-    def __init__(self) -> None:
-        self.host: list[int] = []
-        self.resident: list[int] = []
-        self.indexer: list[int] = []
-        self.states: list[PageState] = []
-        self.clean: set[int] = set()  # the CLEAN_PINNED pages, so that unpinning costs what changed, not the context length
-        self.hot: tuple[int, ...] = ()
-        self.hot_grant: int | None = None
-        self.num_hit_pages = 0
-        self.num_sealed = 0
-        self._counts = [0] * len(PageState)
-
-    @property
-    def num_pages(self) -> int:
-        return len(self.host)
+    def __init__(self, *, request_id: str, number: int, names: PageNames, totals: ResidencyCounts) -> None:
+        self.request_id = request_id
+        self.number = number
+        self.names = names
+        self.is_live = True
+        self.num_pages = 0
+        self._host: Blocks = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
+        self._indexer: Blocks = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
+        self._frames: Numbers = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
+        self._states = np.zeros(_FIRST_CAPACITY, dtype=np.uint8)
+        self._valid = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
+        self.counts = dict.fromkeys(PageState, 0)
+        self.totals = totals
+        self.residency = ResidencyClass.FULL
+        totals.requests[ResidencyClass.FULL] += 1
+        # The hot region: [groups x blocks], None until it is granted; a number tells two grants of the same blocks apart.
+        self.hot: Blocks | None = None
+        self.hot_grant = 0
+        self.synced_hot_grant = 0
+        self.hot_required = False
+        self.importing_tokens = 0
+        self.num_ready = 0
+        self.num_planned = 0
+        self.passed_over: list[int] = []
+        self.num_published = 0
+        self.num_indexer_published = 0
+        self.num_copies_recorded = 0
+        self.publish_to: int | None = None
+        self.leased_host: Blocks | None = None  # held after the request's end until its last copies are published
+        self.pages_to_adopt = 0
+        self.unpinned_below = 0  # clean pages below this one are unpinned, as far as the tail allowed
+        self.num_synced = 0
+        self.stale: list[Numbers] = []
 
     @property
     def can_read_host(self) -> bool:
-        return self.hot_grant is not None
-
-    def count(self, state: PageState) -> int:
-        return self._counts[state]
-
-    def append(self, *, host: int, resident: int, indexer: int) -> None:
-        """A page on the device, about to be filled."""
-        self._append(host=host, resident=resident, indexer=indexer, state=PageState.DIRTY)
-
-    def append_hit(self, *, host: int, indexer: int) -> None:
-        """A page of a cached prefix: complete, on the host only."""
-        assert self.num_sealed == self.num_pages, "cached pages come before all others"
-        self._append(host=host, resident=0, indexer=indexer, state=PageState.HOST_ONLY)
-        self.num_hit_pages += 1
-        self.num_sealed += 1
-
-    def advance(self, page: int) -> PageState:
-        """Moves a page to the next state of its life and returns it."""
-        before = self.states[page]
-        after = _NEXT[before]
-        self.states[page] = after
-        self._counts[before] -= 1
-        self._counts[after] += 1
-        if after is PageState.CLEAN_PINNED:
-            self.clean.add(page)
-        elif after is PageState.UNPINNED:
-            self.clean.discard(page)
-        elif after is PageState.HOST_ONLY:
-            self.resident[page] = 0
-        return after
+        return self.hot is not None
 
     @property
-    def residency(self) -> ResidencyClass:
-        """FULL: every page is on the device. NONE: no sealed page is. MIXED: both kinds exist."""
-        if self._counts[PageState.HOST_ONLY] == 0:
-            return ResidencyClass.FULL
-        return ResidencyClass.NONE if self._counts[PageState.HOST_ONLY] == self.num_sealed else ResidencyClass.MIXED
+    def host(self) -> Blocks:
+        return self._host[: self.num_pages]
 
-    def _append(self, *, host: int, resident: int, indexer: int, state: PageState) -> None:
-        self.host.append(host)
-        self.resident.append(resident)
-        self.indexer.append(indexer)
-        self.states.append(state)
-        self._counts[state] += 1
+    @property
+    def indexer(self) -> Blocks:
+        return self._indexer[: self.num_pages]
+
+    @property
+    def frames(self) -> Numbers:
+        """NO_FRAME for pages that are on the host only."""
+        return self._frames[: self.num_pages]
+
+    @property
+    def states(self) -> NDArray[np.uint8]:
+        """PageState values."""
+        return self._states[: self.num_pages]
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """Whether the host's copy is complete."""
+        return self._valid[: self.num_pages]
+
+    @property
+    def num_pinnable(self) -> int:
+        """Pages before the tail: only those are ever unpinned."""
+        return self.num_pages - TAIL_PAGES
+
+    def pages_in(self, state: PageState) -> Numbers:
+        """Ascending."""
+        return np.flatnonzero(self.states == state).astype(np.int32)
+
+    def append(self, *, host: Blocks, indexer: Blocks, frames: Numbers | None, is_valid: bool) -> None:
+        """Pages at the end of the request: on the device about to be filled, or (`frames` None) on the host only."""
+        start, count = self.num_pages, len(host)
+        self._reserve(start + count)
+        end = start + count
+        self._host[start:end] = host
+        self._indexer[start:end] = indexer
+        self._frames[start:end] = NO_FRAME if frames is None else frames
+        self._valid[start:end] = is_valid
+        state = PageState.HOST_ONLY if frames is None else PageState.DIRTY
+        self._states[start:end] = state
+        self.num_pages = end
+        self._count(state, count)
+
+    def place(self, page: int, frame: int) -> None:
+        """Gives a host-only page a frame that is about to be filled."""
+        self._frames[page] = frame
+        self._states[page] = PageState.DIRTY
+        self._count(PageState.HOST_ONLY, -1)
+        self._count(PageState.DIRTY, 1)
+
+    def move(self, pages: Numbers | slice, before: PageState, after: PageState, *, count: int) -> None:
+        """`count` pages go from one state to the next."""
+        states = self._states[pages]
+        assert (states == before).all(), f"{self.request_id}: pages {pages} are in states {states.tolist()}, not {before.name}"
+        self._states[pages] = after
+        self._count(before, -count)
+        self._count(after, count)
+
+    def drop_frames(self, pages: Numbers) -> None:
+        """The worker has to read these pages from the host from now on."""
+        self._frames[pages] = NO_FRAME
+        self._note_stale(pages)
+
+    def adopt_frames(self, pages: Numbers, frames: Numbers) -> None:
+        """These pages are read in frames that somebody else filled."""
+        self._frames[pages] = frames
+        self._note_stale(pages)
+
+    def mark_valid(self, pages: Numbers | slice) -> None:
+        self._valid[pages] = True
+
+    def reset_valid(self, num_valid: int) -> None:
+        """Exactly the first pages are complete on the host."""
+        self._valid[: self.num_pages] = False
+        self._valid[:num_valid] = True
+        self.num_ready = num_valid
+
+    def advance_ready(self) -> None:
+        """Extends the ready prefix over pages that have become valid."""
+        valid, end = self._valid, self.num_pages
+        while self.num_ready < end and valid[self.num_ready]:
+            gap = int(valid[self.num_ready : end].argmin())
+            self.num_ready = end if valid[self.num_ready + gap] else self.num_ready + gap
+
+    def take_stale(self) -> Numbers:
+        """Pages below `num_synced` whose place the worker does not know, ascending; it is told now."""
+        if not self.stale:
+            return np.empty(0, dtype=np.int32)
+        pages = np.unique(np.concatenate(self.stale))
+        self.stale = []
+        return pages
+
+    def leave(self) -> None:
+        """The request ends or is preempted: its pages do not count any more."""
+        self.is_live = False
+        for state, count in self.counts.items():
+            self.totals.pages[state] -= count
+        self.totals.requests[self.residency] -= 1
+        self.totals.hot_regions -= self.can_read_host
+
+    def _count(self, state: PageState, count: int) -> None:
+        self.counts[state] += count
+        if not self.is_live:
+            return
+        self.totals.pages[state] += count
+        residency = self._classify()
+        if residency is not self.residency:
+            self.totals.requests[self.residency] -= 1
+            self.totals.requests[residency] += 1
+            self.residency = residency
+
+    def _classify(self) -> ResidencyClass:
+        counts = self.counts
+        if counts[PageState.HOST_ONLY] == 0:
+            return ResidencyClass.FULL
+        on_both = counts[PageState.PENDING] + counts[PageState.CLEAN_PINNED] + counts[PageState.UNPINNED]
+        return ResidencyClass.MIXED if on_both else ResidencyClass.NONE
+
+    def _note_stale(self, pages: Numbers) -> None:
+        known = pages[pages < self.num_synced]
+        if len(known):
+            self.stale.append(known)
+
+    def _reserve(self, num_pages: int) -> None:
+        if num_pages <= len(self._host):
+            return
+        capacity = max(num_pages, 2 * len(self._host))
+        for name in ("_host", "_indexer", "_frames", "_states", "_valid"):
+            grown = np.zeros(capacity, dtype=getattr(self, name).dtype)
+            grown[: self.num_pages] = getattr(self, name)[: self.num_pages]
+            setattr(self, name, grown)

@@ -1,43 +1,86 @@
-"""Names of pages that depend on everything before them, and the index from name to block."""
+"""Names of pages that depend on everything before them, and the index from a name to the blocks that hold it."""
 
+from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
 
 _DIGEST_BYTES = 16
 
 
-def extend_page_hashes(hashes: list[bytes], tokens: Sequence[int], *, page_tokens: int) -> None:
-    """Appends the hashes of pages that `tokens` fills and `hashes` does not name yet. Equal hash: equal tokens up to there."""
-    for page in range(len(hashes), len(tokens) // page_tokens):
-        digest = blake2b(hashes[-1] if hashes else b"", digest_size=_DIGEST_BYTES)
-        for token in tokens[page * page_tokens : (page + 1) * page_tokens]:
-            digest.update(token.to_bytes(4, "little"))
-        hashes.append(digest.digest())
+class PageNames:
+    """Names of the full pages of a growing list of tokens, worked out when they are asked for.
+
+    Equal names: equal tokens up to the end of the page. The list may only grow.
+    """
+
+    __slots__ = ("_names", "_page_tokens", "_tokens")
+
+    def __init__(self, tokens: Sequence[int], *, page_tokens: int) -> None:
+        self._tokens = tokens
+        self._page_tokens = page_tokens
+        self._names: list[bytes] = []
+
+    @property
+    def num_full(self) -> int:
+        """Pages that have a name: every token of theirs is known."""
+        return len(self._tokens) // self._page_tokens
+
+    def __getitem__(self, page: int) -> bytes:
+        names, size = self._names, self._page_tokens
+        while len(names) <= page:
+            start = len(names) * size
+            text = array("q", self._tokens[start : start + size]).tobytes()
+            names.append(blake2b(text, key=names[-1] if names else b"", digest_size=_DIGEST_BYTES).digest())
+        return names[page]
+
+    def first(self, count: int) -> list[bytes]:
+        """Names of the first `count` pages."""
+        if count:
+            self[count - 1]  # works out what is missing
+        return self._names[:count]
 
 
 class PrefixIndex:
-    """hash <-> block of one pool. A block has one hash, a hash one block."""
+    """name -> blocks of one pool with that content, the one named first in front; block -> its name.
+
+    Requests that compute the same page side by side each have a block of it: tables are never rewritten to share one.
+    """
+
+    __slots__ = ("_blocks", "_names")
 
     def __init__(self) -> None:
-        self._block_of: dict[bytes, int] = {}
-        self._hash_of: dict[int, bytes] = {}
+        self._blocks: dict[bytes, int | list[int]] = {}
+        self._names: dict[int, bytes] = {}
 
-    def find(self, page_hash: bytes) -> int | None:
-        return self._block_of.get(page_hash)
+    def __len__(self) -> int:
+        """Different contents."""
+        return len(self._blocks)
 
-    def publish(self, page_hash: bytes, block: int) -> bool:
-        """True if `block` is now what `page_hash` names; False if another block already is."""
-        known = self._block_of.setdefault(page_hash, block)
-        if known == block:
-            self._hash_of[block] = page_hash
-        return known == block
+    def find(self, name: bytes) -> int | None:
+        found = self._blocks.get(name)
+        return found[0] if isinstance(found, list) else found
+
+    def name_of(self, block: int) -> bytes | None:
+        return self._names.get(block)
+
+    def add(self, name: bytes, block: int) -> None:
+        self._names[block] = name
+        others = self._blocks.setdefault(name, block)
+        if isinstance(others, list):
+            others.append(block)
+        elif others != block:
+            self._blocks[name] = [others, block]
 
     def forget(self, block: int) -> None:
         """The block is handed out for another content."""
-        del self._block_of[self._hash_of.pop(block)]
+        name = self._names.pop(block)
+        others = self._blocks[name]
+        if isinstance(others, list):
+            others.remove(block)
+            if len(others) == 1:
+                self._blocks[name] = others[0]
+        else:
+            del self._blocks[name]
 
-    def names(self, block: int) -> bool:
-        return block in self._hash_of
-
-    def blocks(self) -> set[int]:
-        return set(self._hash_of)
+    def named_blocks(self) -> dict[int, bytes]:
+        return dict(self._names)

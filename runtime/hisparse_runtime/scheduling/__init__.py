@@ -1,10 +1,28 @@
 """Continuous batching over the policy: requests, token budget, chunked prefill, preemption.
 
-May import policy and geometry. Holds no arrays: an executor turns a StepPlan into tokens.
+May import policy and geometry. Holds no arrays of KV: an executor turns a StepPlan into tokens.
 """
 
-from hisparse_runtime.scheduling.plan import ScheduledRequest, StepPlan
-from hisparse_runtime.scheduling.request import FinishReason, Request
-from hisparse_runtime.scheduling.scheduler import Scheduler, TokenOutput
+from hisparse_runtime.scheduling.executor import Executor, Stepper
+from hisparse_runtime.scheduling.plan import Admitted, ScheduledRequest, StepPlan, StepResult, TokenOutput
+from hisparse_runtime.scheduling.request import FinishReason, Request, RequestStatus
+from hisparse_runtime.scheduling.scheduler import Scheduler
+from hisparse_runtime.scheduling.settings import SchedulerSettings, Semantics
+from hisparse_runtime.scheduling.telemetry import SchedulerCounts
 
-__all__ = ["FinishReason", "Request", "ScheduledRequest", "Scheduler", "StepPlan", "TokenOutput"]
+__all__ = [
+    "Admitted",
+    "Executor",
+    "FinishReason",
+    "Request",
+    "RequestStatus",
+    "ScheduledRequest",
+    "Scheduler",
+    "SchedulerCounts",
+    "SchedulerSettings",
+    "Semantics",
+    "StepPlan",
+    "StepResult",
+    "Stepper",
+    "TokenOutput",
+]

@@ -1,35 +1,84 @@
-"""What one engine step does."""
+"""What one step does, and what comes back from it."""
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from hisparse_runtime.policy import IndexerCopy, WriteBack
+from hisparse_runtime.policy import StepChanges
+from hisparse_runtime.scheduling.request import FinishReason, Request
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRequest:
+    """Positions `start` to `start` + `count` of a request, the last `num_drafts` of them drafts to be verified.
+
+    `wants_token`: its last position is the newest, so that the step samples. `is_new`: it was admitted with this step (again, if
+    it had been preempted). Rows of positions `mirror_start` to `mirror_end` may be written by this step or by one in flight.
+    """
+
+    request: Request
+    start: int
+    count: int
+    num_drafts: int
+    wants_token: bool
+    is_new: bool
+    mirror_start: int
+    mirror_end: int
+
+    @property
+    def request_id(self) -> str:
+        return self.request.request_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledRequest:
-    """Tokens `start` to `start + len(tokens)` of a request, and where its pages are during this step (0: not on the device)."""
+class Admitted:
+    """A waiting request that got memory: tokens from the prefix cache and tokens to be imported."""
 
     request_id: str
-    start: int
-    tokens: tuple[int, ...]
-    wants_token: bool
-    resident: tuple[int, ...]
-    host: tuple[int, ...]
-    indexer: tuple[int, ...]
-    hot: tuple[int, ...]
-    hot_grant: int | None
+    cached_tokens: int
+    imported_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """In this order: indexer copies, forward pass over the requests, write-backs."""
+    """In this order: drop what `ended` requests had, apply `changes` and run restores, forward pass, write-backs.
 
-    requests: tuple[ScheduledRequest, ...]
-    indexer_copies: tuple[IndexerCopy, ...]
-    write_backs: tuple[WriteBack, ...]
-    fresh_host_blocks: tuple[int, ...]
-    live_grants: frozenset[int]
+    `ended`: finished or preempted since the plan before, some of which may be in this batch again. `stalled` requests wait for an
+    acknowledgement that will free blocks; `deferred` ones were refused memory at admission.
+    """
+
+    number: int  # counts steps that schedule tokens, from 1; 0 if this one does not
+    requests: Sequence[ScheduledRequest]
+    changes: StepChanges
+    ended: Collection[str]
+    admitted: Sequence[Admitted]
+    imports: Sequence[str]  # their memory may be filled from now on
+    preempted: Sequence[str]
+    stalled: Sequence[str]
+    deferred: Mapping[str, str]
 
     @property
     def num_tokens(self) -> int:
-        return sum(len(request.tokens) for request in self.requests)
+        return sum(scheduled.count for scheduled in self.requests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """`tokens`: by request that wanted one, the accepted drafts and the token after them. `drafts`: to be verified by the
+    request's next step; only if no step is in flight, else the executor keeps them. `completed` are transfers, `completed_jobs`
+    those of the offload tier; `imported` and `failed_imports` are requests."""
+
+    tokens: Mapping[str, Sequence[int]]
+    drafts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    completed: Collection[int] = ()
+    completed_jobs: Collection[int] = ()
+    imported: Collection[str] = ()
+    failed_imports: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOutput:
+    """A request's new tokens."""
+
+    request: Request
+    tokens: Sequence[int]
+    finish_reason: FinishReason | None

@@ -1,187 +1,383 @@
-"""Which tokens the next step computes. Running requests first, then waiting ones in order of arrival."""
+"""Which tokens the next step computes: running requests first, then waiting ones, and who gives way when memory is short.
+
+There is no prefill or decode phase: a request has some tokens, of which some are computed, and a step gives it a share of the
+token budget to catch up. Semantics follow vLLM 0.33 (vllm/v1/core/sched/scheduler.py and async_scheduler.py).
+
+    add -> waiting -> running -> finished            schedule -> plan -> (executor) -> result -> update
+              ^  `-> importing -'  |                    ^  with two steps in flight, a step is planned   |
+              `---- preempted <----'                    `---- before the one before it is updated -------'
+"""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 
-from hisparse_runtime.policy import Limits, Residency, extend_page_hashes
-from hisparse_runtime.scheduling.plan import ScheduledRequest, StepPlan
-from hisparse_runtime.scheduling.request import FinishReason, Request
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenOutput:
-    """A request's new token."""
-
-    request: Request
-    token: int
-    finish_reason: FinishReason | None
-
-
-@dataclass(slots=True)
-class SchedulerCounters:
-    """Since start."""
-
-    finished: int = 0
-    preemptions: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    prefix_queried_tokens: int = 0
-    prefix_hit_tokens: int = 0
+from hisparse_runtime.policy import Admission, Leftover, MemoryPolicy, PageNames, Refusal
+from hisparse_runtime.scheduling.imports import Imports
+from hisparse_runtime.scheduling.outputs import apply_tokens
+from hisparse_runtime.scheduling.plan import Admitted, StepPlan, StepResult, TokenOutput
+from hisparse_runtime.scheduling.queues import ArrivalQueue, PriorityQueue, WaitingQueue
+from hisparse_runtime.scheduling.request import FinishReason, Request, RequestStatus
+from hisparse_runtime.scheduling.settings import SchedulerSettings, Semantics
+from hisparse_runtime.scheduling.step import Step
+from hisparse_runtime.scheduling.telemetry import SchedulerCounts
 
 
 class Scheduler:
-    """One step is `acknowledge`, `schedule`, (an executor runs the plan), `complete`."""
+    """One caller. Requests may be added and aborted between any two calls; plans are updated in the order of their making."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.residency = Residency(limits)
-        self.waiting: deque[Request] = deque()
+    def __init__(self, settings: SchedulerSettings, memory: MemoryPolicy) -> None:
+        self.settings = settings
+        self.memory = memory
+        self.counts = SchedulerCounts()
+        self.requests: dict[str, Request] = {}
         self.running: list[Request] = []
-        self.counters = SchedulerCounters()
-        self._counts: dict[str, int] = {}  # tokens that the plan under way computes, by request
+        # Those that hold memory go first: they must not wait behind one that cannot be given any.
+        self.waiting_with_memory = self._make_queue()
+        self.waiting = self._make_queue()
+        self._imports = Imports(memory)
+        self._prefilling: dict[Request, None] = {}  # hold memory, and not all of their prompt is scheduled
+        self._is_newest = settings.semantics is Semantics.V0_33
+        self._ended: list[str] = []
+        self._num_arrivals = 0
+        self._num_scheduled_steps = 0
+        self._num_processed_steps = 0
+        self._leftovers: deque[tuple[int, Leftover]] = deque()  # to be given back once that step is processed
 
     def add(self, request: Request) -> None:
-        longest = request.num_prompt_tokens + request.max_tokens
-        if longest > self.limits.max_model_len:
-            raise ValueError(f"request of {longest} tokens, max_model_len is {self.limits.max_model_len}")
-        self.waiting.append(request)
+        """Raises ValueError for an id that is taken, and for a prompt that leaves no room for an answer."""
+        if request.request_id in self.requests:
+            raise ValueError(f"request {request.request_id!r} is here already: ids must differ")
+        if request.num_prompt_tokens >= self.settings.max_model_len:
+            raise ValueError(
+                f"prompt of {request.num_prompt_tokens} tokens leaves no room for an answer: max_model_len is"
+                f" {self.settings.max_model_len}"
+            )
+        request.names = PageNames(request.tokens, page_tokens=self.settings.page_tokens)
+        request.arrival = self._num_arrivals
+        self._num_arrivals += 1
+        self.requests[request.request_id] = request
+        self.waiting.add(request)
+
+    def abort(self, request_id: str) -> bool:
+        """Ends a request at any time. False if it is not here any more."""
+        request = self.requests.get(request_id)
+        if request is None or request.status is RequestStatus.FINISHED:
+            return False
+        keeps_memory = False
+        if request.status is RequestStatus.RUNNING:
+            self.running.remove(request)
+        else:
+            self._discard_waiting([request])
+            keeps_memory = request.status is RequestStatus.IMPORTING and self._imports.abort(request_id)
+        self._finish(request, FinishReason.ABORT, keeps_memory=keeps_memory)
+        return True
 
     @property
     def has_work(self) -> bool:
-        return bool(self.running or self.waiting or self.residency.has_unfinished_transfers)
+        return bool(self.requests) or self.memory.has_transfers
 
-    def acknowledge(self, transfer_ids: Iterable[int]) -> None:
-        self.residency.acknowledge(transfer_ids)
+    @property
+    def num_waiting(self) -> int:
+        return len(self.waiting) + len(self.waiting_with_memory)
 
     def schedule(self) -> StepPlan:
-        self._counts = {}
-        if not self.waiting:
-            self.residency.wanted_blocks = 0
-        budget, has_preempted = self._schedule_running(self.limits.max_num_batched_tokens)
-        if not has_preempted:
-            self._admit_waiting(budget)
-        if self.waiting and not self.running and not has_preempted and not self.residency.has_unfinished_transfers:
-            raise RuntimeError(
-                f"request {self.waiting[0].request_id} of {len(self.waiting[0].tokens)} tokens is alone and does not fit: "
-                f"{self.residency.device.num_free} device and {self.residency.host.num_free} host blocks are free"
-            )
-        for request in self.running:
-            if request.request_id in self._counts:
-                self.residency.seal(
-                    request_id=request.request_id, num_computed_tokens=request.num_computed + self._counts[request.request_id]
-                )
-        # Tables are read after the last allocation: it may have taken pages of requests that were scheduled before it.
-        return StepPlan(
-            requests=tuple(self._planned(request) for request in self.running if request.request_id in self._counts),
-            indexer_copies=self.residency.take_indexer_copies(),
-            write_backs=self.residency.take_write_backs(),
-            fresh_host_blocks=self.residency.take_fresh_host_blocks(),
-            live_grants=frozenset(table.hot_grant for table in self.residency.tables.values() if table.hot_grant is not None),
-        )
+        """The next step. It may be empty: somebody has to wait for an acknowledgement or an import."""
+        step = Step(budget=self.settings.max_num_batched_tokens)
+        self._schedule_running(step)
+        if not step.preempted:
+            self._schedule_waiting(step)
+        return self._plan(step)
 
-    def complete(self, tokens: Mapping[str, int]) -> list[TokenOutput]:
-        """The plan has run; `tokens` are the new tokens of the requests that wanted one."""
-        outputs = []
-        for request in list(self.running):
-            count = self._counts.pop(request.request_id, 0)
-            if count == 0:
-                continue
-            request.num_computed += count
-            if request.num_computed < len(request.tokens):
-                continue
-            token = tokens[request.request_id]
-            if request.num_output == 0:
-                self.counters.prompt_tokens += request.num_prompt_tokens
-            request.tokens.append(token)
-            self.counters.generation_tokens += 1
-            reason = request.finish_reason()
-            outputs.append(TokenOutput(request=request, token=token, finish_reason=reason))
-            if reason is not None:
-                self.counters.finished += 1
-                self._leave(request)
+    def update(self, plan: StepPlan, result: StepResult) -> list[TokenOutput]:
+        """The oldest plan that is not updated yet has run."""
+        if plan.number:
+            self._num_processed_steps += 1
+            while self._leftovers and self._leftovers[0][0] <= self._num_processed_steps:
+                self.memory.give_back(self._leftovers.popleft()[1])
+            self._imports.start_late(processed_step=self._num_processed_steps)
+        outputs = self._apply(plan, result)
+        stopped = {output.request for output in outputs if output.finish_reason is not None}
+        if stopped:
+            self.running = [request for request in self.running if request not in stopped]
+            self._discard_waiting(stopped)
+        self._take_drafts(plan, result)
+        self._take_imports(result)
+        self.memory.acknowledge(result.completed)
         return outputs
 
-    def abort(self, request_id: str) -> bool:
-        """Drops a request between two steps. False if it is not here any more."""
-        for request in self.running:
-            if request.request_id == request_id:
-                self._leave(request)
-                return True
-        for request in self.waiting:
-            if request.request_id == request_id:
-                self.waiting.remove(request)
-                return True
-        return False
-
-    def _schedule_running(self, budget: int) -> tuple[int, bool]:
-        preemptions_before = self.counters.preemptions
+    def _schedule_running(self, step: Step) -> None:
+        settings, memory = self.settings, self.memory
         index = 0
-        while index < len(self.running) and budget > 0:
+        while index < len(self.running) and step.budget > 0:
             request = self.running[index]
-            count = min(len(request.tokens) - request.num_computed, budget)
-            self.residency.relieve(request_id=request.request_id, num_tokens=len(request.tokens))
-            # The last one gives way, in the end the request itself; those before it are scheduled already and stay.
-            while not self.residency.grow(request_id=request.request_id, num_tokens=request.num_computed + count):
-                victim = self.running[-1]
-                self._preempt(victim)
+            count = min(request.num_missing, step.budget, settings.max_model_len - 1 - request.num_computed)
+            if count <= 0 or request.has_scheduled_its_end:
+                index += 1
+                continue
+            end = request.num_computed + count
+            num_tokens = min(end + settings.lookahead_tokens, settings.max_model_len)
+            refusal = memory.grow(request.request_id, num_tokens=num_tokens)
+            while refusal is not None:
+                victim = max(self.running) if settings.by_priority else self.running[-1]
+                if memory.will_free_blocks or not self._can_free(victim):
+                    step.stalled.append(request.request_id)
+                    return
+                position = self.running.index(victim)
+                del self.running[position]
+                index -= position < index
+                self._preempt(victim, step)
                 if victim is request:
-                    return budget, True
-            self._counts[request.request_id] = count
-            budget -= count
-            index += 1
-        return budget, self.counters.preemptions > preemptions_before
-
-    def _admit_waiting(self, budget: int) -> None:
-        while self.waiting and len(self.running) < self.limits.max_num_seqs and budget > 0:
-            request = self.waiting[0]
-            extend_page_hashes(request.page_hashes, request.tokens, page_tokens=self.limits.page_tokens)
-            if not self.residency.admit(
-                request_id=request.request_id, num_tokens=len(request.tokens), page_hashes=request.page_hashes
-            ):
+                    break
+                refusal = memory.grow(request.request_id, num_tokens=num_tokens)
+            if refusal is None:
+                memory.publish(request.request_id, num_tokens=min(end, request.num_tokens))
+                step.add_running(request, count)
+                index += 1
+            elif not (settings.by_priority and self._is_newest):
                 return
-            self.waiting.popleft()
-            self.running.append(request)
-            table = self.residency.tables[request.request_id]
-            request.num_computed = table.num_hit_pages * self.limits.page_tokens
-            self._count_prefix(request)
-            count = min(len(request.tokens) - request.num_computed, budget)
-            has_grown = self.residency.grow(request_id=request.request_id, num_tokens=request.num_computed + count)
-            assert has_grown, f"{request.request_id} was admitted without room for its first {count} tokens"
-            self._counts[request.request_id] = count
-            budget -= count
+            # By priority those behind it are more urgent, and it has just made room for them.
 
-    def _preempt(self, request: Request) -> None:
-        """Back to the head of the queue; its complete pages are found again by their hashes."""
-        self._leave(request)
-        request.num_computed = 0
-        self.waiting.appendleft(request)
-        self.counters.preemptions += 1
+    def _preempt(self, request: Request, step: Step) -> None:
+        """Back to the queue; what others may find of its pages it will find itself."""
+        step.take_back(request)
+        step.preempted.append(request.request_id)
+        self._free(request, has_finished=False)
+        self._prefilling.pop(request, None)
+        request.preempt(drops_stale=self.settings.drops_stale_output)
+        self.waiting.put_back([request])
+        self.counts.preemptions += 1
 
-    def _leave(self, request: Request) -> None:
-        self.running.remove(request)
-        extend_page_hashes(request.page_hashes, request.tokens, page_tokens=self.limits.page_tokens)
-        self.residency.release(request_id=request.request_id, page_hashes=request.page_hashes)
+    def _schedule_waiting(self, step: Step) -> None:
+        skipped: list[Request] = []
+        while step.budget > 0 and len(self.running) < self.settings.max_num_seqs:
+            queue = self.waiting_with_memory or self.waiting
+            if not queue:
+                break
+            request = queue.peek()
+            if self._is_ready(request):
+                is_admitted = self._resume(request, step) if request.num_computed else self._admit(request, step)
+                if is_admitted is None:
+                    break
+                if is_admitted:
+                    queue.pop()
+                    continue
+            skipped.append(queue.pop())
+        self.waiting_with_memory.put_back([request for request in skipped if request.holds_memory])
+        self.waiting.put_back([request for request in skipped if not request.holds_memory])
 
-    def _count_prefix(self, request: Request) -> None:
-        if request.was_admitted:
-            return
-        request.was_admitted = True
-        request.num_cached = request.num_computed
-        self.counters.prefix_queried_tokens += request.num_prompt_tokens
-        self.counters.prefix_hit_tokens += request.num_cached
+    def _is_ready(self, request: Request) -> bool:
+        if request.status is RequestStatus.IMPORTING:
+            if not self._imports.has_arrived(request):
+                return False
+            self._imports.take_arrived(request)
+        # What is in flight from before a preemption will be handed out, so the request cannot sample those positions again.
+        return not request.num_stale or request.drops_stale
 
-    def _planned(self, request: Request) -> ScheduledRequest:
-        table = self.residency.tables[request.request_id]
-        end = request.num_computed + self._counts[request.request_id]
-        return ScheduledRequest(
-            request_id=request.request_id,
-            start=request.num_computed,
-            tokens=tuple(request.tokens[request.num_computed : end]),
-            wants_token=end == len(request.tokens),
-            resident=tuple(table.resident),
-            host=tuple(table.host),
-            indexer=tuple(table.indexer),
-            hot=table.hot,
-            hot_grant=table.hot_grant,
+    def _admit(self, request: Request, step: Step) -> bool | None:
+        """Gives a waiting request memory. True: it runs. False: it has to wait. None: and so have all behind it."""
+        settings, memory = self.settings, self.memory
+        hit = memory.find_hit(request.names, num_tokens=request.num_tokens)
+        loaded = memory.find_stored(
+            request.request_id,
+            request.names,
+            hit,
+            num_tokens=request.num_tokens,
+            num_prompt_tokens=request.num_prompt_tokens,
         )
+        if loaded is None:
+            return False
+        imported = loaded or (request.num_prompt_tokens - hit.tokens if request.is_import else 0)
+        start = hit.tokens + imported
+        count, num_drafts = (0, 0) if imported else self._first_count(request, start, step)
+        if not imported and count == 0:
+            return None
+        end = start + count
+        refusal = memory.admit(
+            Admission(
+                request_id=request.request_id,
+                names=request.names,
+                hit=hit,
+                num_tokens=min(end + (0 if imported else settings.lookahead_tokens), settings.max_model_len),
+                full_tokens=min(request.num_tokens, settings.max_model_len),
+                imported_tokens=imported,
+                reserved_blocks=self._reserved_blocks() if imported else 0,
+            )
+        )
+        if not self._note_admission(request, step, refusal, cached_tokens=hit.tokens, imported_tokens=imported):
+            return None
+        self.counts.count_prefix(request, hit_tokens=hit.tokens + loaded, imported_tokens=imported - loaded)
+        request.is_import = False
+        if imported:
+            self._start_import(request, num_tokens=start, is_load=loaded > 0)
+            return False
+        memory.publish(request.request_id, num_tokens=min(end, request.num_tokens))
+        self._run(request, step, start=start, count=count, num_drafts=num_drafts)
+        return True
+
+    def _resume(self, request: Request, step: Step) -> bool | None:
+        """As `_admit`, behind an import that has arrived."""
+        settings, start = self.settings, request.num_computed
+        count, num_drafts = self._first_count(request, start, step)
+        if count == 0:
+            return None
+        refusal = self.memory.resume(
+            request.request_id,
+            num_tokens=min(start + count + settings.lookahead_tokens, settings.max_model_len),
+            full_tokens=min(request.num_tokens, settings.max_model_len),
+        )
+        if not self._note_admission(request, step, refusal, cached_tokens=0, imported_tokens=0):
+            return None
+        self.memory.publish(request.request_id, num_tokens=min(start + count, request.num_tokens))
+        self._run(request, step, start=start, count=count, num_drafts=num_drafts)
+        return True
+
+    def _first_count(self, request: Request, start: int, step: Step) -> tuple[int, int]:
+        """Tokens of an admission, and how many of them stand for drafts. (0, 0): better in the next step.
+
+        One that computes a single token is filled up to what a request with drafts computes, so that the batch stays uniform.
+        """
+        drafts = self.settings.num_speculative_tokens
+        count = request.num_tokens - start
+        is_decode = drafts and count == 1 and not step.has_prefill and (step.has_running or start)
+        if is_decode and start + 2 + drafts <= self.settings.max_model_len:
+            return (1 + drafts, drafts) if 1 + drafts <= step.budget else (0, 0)
+        return min(count, step.budget), 0
+
+    def _note_admission(
+        self, request: Request, step: Step, refusal: Refusal | None, *, cached_tokens: int, imported_tokens: int
+    ) -> bool:
+        if refusal is not None:
+            step.deferred[request.request_id] = refusal
+            return False
+        admitted = Admitted(request_id=request.request_id, cached_tokens=cached_tokens, imported_tokens=imported_tokens)
+        step.admitted.append(admitted)
+        return True
+
+    def _run(self, request: Request, step: Step, *, start: int, count: int, num_drafts: int) -> None:
+        request.num_computed = start
+        request.status = RequestStatus.RUNNING
+        self.running.append(request)
+        step.add_admitted(request, count, num_drafts=num_drafts)
+        if start + count < request.num_tokens:
+            self._prefilling[request] = None
+
+    def _start_import(self, request: Request, *, num_tokens: int, is_load: bool) -> None:
+        request.status = RequestStatus.IMPORTING
+        request.num_computed = num_tokens
+        self._prefilling[request] = None
+        after_step = None
+        if self._is_newest and self.settings.defers_frees and self._num_scheduled_steps > self._num_processed_steps:
+            after_step = request.last_step = self._num_scheduled_steps
+        self._imports.start(request.request_id, is_load=is_load, after_step=after_step)
+
+    def _reserved_blocks(self) -> int:
+        """An import holds its memory without making progress, so it must leave what those before it still need."""
+        settings = self.settings
+        drafts = settings.num_speculative_tokens
+        extra = 1 + drafts + settings.lookahead_tokens if drafts else 0
+        needed = sum(
+            self.memory.admitted_need(request.request_id, num_tokens=min(request.num_tokens, settings.max_model_len) + extra)
+            for request in self._prefilling
+        )
+        return needed + self.memory.managers_per_request * -(-extra // settings.page_tokens)
+
+    def _plan(self, step: Step) -> StepPlan:
+        settings, memory = self.settings, self.memory
+        scheduled = []
+        for request, count in step.counts.items():
+            memory.advance(request.request_id, num_tokens=min(request.num_computed + count, request.num_tokens))
+            scheduled.append(step.scheduled(request, count, settings=settings))
+        changes = memory.take_changes()
+        self._num_scheduled_steps += bool(scheduled)
+        for request, count in step.counts.items():
+            request.note_scheduled(
+                count,
+                step.num_drafts.get(request, 0),
+                step=self._num_scheduled_steps,
+                num_coming_drafts=settings.num_speculative_tokens if settings.steps_in_flight > 1 else None,
+            )
+            if not request.is_prefill_chunk and self._prefilling:
+                self._prefilling.pop(request, None)
+        ended, self._ended = self._ended, []
+        return StepPlan(
+            number=self._num_scheduled_steps if scheduled else 0,
+            requests=scheduled,
+            changes=changes,
+            ended=ended,
+            admitted=step.admitted,
+            imports=self._imports.take_started(),
+            preempted=step.preempted,
+            stalled=step.stalled,
+            deferred=step.deferred,
+        )
+
+    def _apply(self, plan: StepPlan, result: StepResult) -> list[TokenOutput]:
+        settings = self.settings
+        publishes_drafts = self._is_newest and settings.num_speculative_tokens > 0
+        outputs = []
+        for scheduled in plan.requests:
+            request = scheduled.request
+            applied = apply_tokens(request, scheduled, result.tokens.get(request.request_id, ()), settings=settings)
+            if applied is None:
+                continue
+            self.counts.count_output(request, applied)
+            if applied.is_publishable and (applied.had_placeholders or publishes_drafts):
+                self.memory.publish(request.request_id, num_tokens=request.num_computed - request.num_in_flight)
+            outputs.append(TokenOutput(request=request, tokens=applied.tokens, finish_reason=applied.finish_reason))
+            if applied.finish_reason is not None:
+                self._finish(request, applied.finish_reason)
+        return outputs
+
+    def _take_drafts(self, plan: StepPlan, result: StepResult) -> None:
+        for scheduled in plan.requests if result.drafts else ():
+            request = scheduled.request
+            drafts = result.drafts.get(request.request_id)
+            if drafts is not None and request.status is not RequestStatus.FINISHED:
+                request.drafts = () if request.is_prefill_chunk else drafts
+                request.num_drafts = len(request.drafts)
+
+    def _take_imports(self, result: StepResult) -> None:
+        loaded = self.memory.acknowledge_jobs(result.completed_jobs)
+        arrived = [self.requests[request_id] for request_id in (*result.imported, *loaded)]
+        failed = [self.requests[request_id] for request_id in result.failed_imports]
+        self._imports.note_arrived(arrived, failed)
+        for request in (*arrived, *failed):
+            if request.status is RequestStatus.FINISHED:  # aborted on the way
+                self._imports.abort(request.request_id)
+                self._release(request)
+
+    def _finish(self, request: Request, reason: FinishReason, *, keeps_memory: bool = False) -> None:
+        request.status = RequestStatus.FINISHED
+        request.finish_reason = reason
+        self._prefilling.pop(request, None)
+        # The KV of the last token is never computed.
+        final = request.num_computed if reason is FinishReason.ABORT else max(request.num_prompt_tokens, request.num_tokens - 1)
+        self.memory.note_finished(request.request_id, num_tokens=min(final, request.num_tokens))
+        self.counts.finished += reason is not FinishReason.ABORT
+        if not keeps_memory:
+            self._release(request)
+
+    def _release(self, request: Request) -> None:
+        del self.requests[request.request_id]
+        self._free(request, has_finished=True)
+
+    def _free(self, request: Request, *, has_finished: bool) -> None:
+        self._ended.append(request.request_id)
+        leftover = self.memory.close(request.request_id, has_finished=has_finished)
+        if leftover is None:
+            return
+        if self._can_free(request):
+            self.memory.give_back(leftover)
+        else:
+            self._leftovers.append((self._num_scheduled_steps, leftover))
+
+    def _can_free(self, request: Request) -> bool:
+        """Whether no step in flight writes to its blocks."""
+        return not self.settings.defers_frees or request.last_step <= self._num_processed_steps
+
+    def _discard_waiting(self, requests: Collection[Request]) -> None:
+        self.waiting.discard(requests)
+        self.waiting_with_memory.discard(requests)
+
+    def _make_queue(self) -> WaitingQueue:
+        return PriorityQueue() if self.settings.by_priority else ArrivalQueue()

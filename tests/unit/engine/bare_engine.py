@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from hisparse_runtime.engine.build import EngineOptions, build_executor, build_limits
+from hisparse_runtime.engine.build import EngineOptions, build_executor, build_settings
 from hisparse_runtime.engine.executor import ExecutorCounters
 from hisparse_runtime.engine.model_config import ModelConfig
 from hisparse_runtime.engine.report import Report, take_report
-from hisparse_runtime.policy import PageState, check_integrity
-from hisparse_runtime.scheduling import Request, Scheduler
+from hisparse_runtime.policy import HiSparseMemory, PageState, check_integrity
+from hisparse_runtime.scheduling import Request, Scheduler, Stepper
 
 CONFIG = {
     "num_hidden_layers": 2,
@@ -30,13 +30,13 @@ CONFIG = {
     "rope_theta": 10000.0,
     "rms_norm_eps": 1e-6,
 }
-# 2 layers x 16 tokens x (16 + 8) floats
-BLOCK_BYTES = 2 * 16 * 24 * 4
+# Two groups of one layer: 16 tokens x (16 + 8) floats in a device block, and two of those in a host block.
+BLOCK_BYTES = 16 * 24 * 4
 
 
 def make_options(
     *,
-    device_blocks: int = 500,
+    device_blocks: int = 750,
     host_blocks: int = 500,
     offload_bytes: int = 1 << 20,
     max_num_batched_tokens: int = 128,
@@ -49,7 +49,7 @@ def make_options(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         gpu_kv_bytes=device_blocks * BLOCK_BYTES,
-        host_pool_bytes=host_blocks * BLOCK_BYTES,
+        host_pool_bytes=host_blocks * 2 * BLOCK_BYTES,
         cpu_bytes_to_use=offload_bytes,
         device_buffer_size=device_buffer_size,
     )
@@ -59,9 +59,12 @@ class BareEngine:
     """Scheduler and executor, stepped by hand and checked after every step."""
 
     def __init__(self, config: ModelConfig, options: EngineOptions) -> None:
+        settings = build_settings(config, options)
         self.geometry = config.geometry
-        self.scheduler = Scheduler(build_limits(config, options))
-        self.executor = build_executor(config, options, self.scheduler.limits)
+        self.memory = HiSparseMemory(settings.policy)
+        self.scheduler = Scheduler(settings.scheduler, self.memory)
+        self.executor = build_executor(config, options, settings)
+        self.stepper = Stepper(self.scheduler, self.executor)
         self.outputs: dict[str, list[int]] = {}
         self.most_host_only = 0
 
@@ -70,23 +73,20 @@ class BareEngine:
         return self.executor.counters
 
     def report(self) -> Report:
-        return take_report(self.scheduler, executed=self.executor.counters, geometry=self.geometry)
+        return take_report(self.scheduler, self.memory, executed=self.executor.counters, geometry=self.geometry)
 
     def add(self, name: str, prompt: list[int], *, output: int) -> None:
         self.scheduler.add(Request(request_id=name, tokens=list(prompt), num_prompt_tokens=len(prompt), max_tokens=output))
 
     def step(self) -> None:
-        self.scheduler.acknowledge(self.executor.take_acknowledged())
-        plan = self.scheduler.schedule()
-        for output in self.scheduler.complete(self.executor.execute(plan)):
-            self.outputs.setdefault(output.request.request_id, []).append(output.token)
-        check_integrity(self.scheduler.residency)
-        host_only = sum(table.count(PageState.HOST_ONLY) for table in self.scheduler.residency.tables.values())
-        self.most_host_only = max(self.most_host_only, host_only)
+        for output in self.stepper.step():
+            self.outputs.setdefault(output.request.request_id, []).extend(output.tokens)
+        check_integrity(self.memory)
+        self.most_host_only = max(self.most_host_only, self.memory.totals.pages[PageState.HOST_ONLY])
 
     def run(self, *, on_step: Callable[[], None] = lambda: None) -> dict[str, list[int]]:
         for _ in range(5000):
-            if not self.scheduler.has_work:
+            if not self.stepper.has_work:
                 return self.outputs
             self.step()
             on_step()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from hisparse_runtime.engine.model_config import read_model_config
@@ -71,24 +72,38 @@ def test_preemption_by_a_full_host_pool(
     # 45 usable host pages: the first four prompts need 41 and grow to 50
     engine = make_engine(host_blocks=46, max_num_batched_tokens=256)
     assert run_all(engine, prompts) == alone
-    assert engine.scheduler.counters.preemptions > 0
+    assert engine.scheduler.counts.preemptions > 0
 
 
 def test_turns_that_find_their_prefix_on_the_host(make_engine: MakeEngine) -> None:
-    def converse(engine: BareEngine, *, keeps_cache: bool) -> list[list[int]]:
-        conversation = list(make_prompts(3, {"start": 150})["start"])
-        answers = []
-        for turn in range(4):
-            engine.add(f"turn{turn}", conversation, output=20)
-            answer = engine.run()[f"turn{turn}"]
-            answers.append(answer)
-            conversation += answer + make_prompts(10 + turn, {"next": 21})["next"]
-        assert (engine.scheduler.counters.prefix_hit_tokens > 300) is keeps_cache
-        return answers
-
-    cached, fresh = make_engine(), make_engine(offload_bytes=0)
-    assert converse(cached, keeps_cache=True) == converse(fresh, keeps_cache=False)
+    """Strangers between the turns take the device pool: indexer pages come back from the offload tier, latents row by row."""
+    conversation = list(make_prompts(3, {"start": 150})["start"])
+    cached = make_engine(device_blocks=100)
+    for turn in range(4):
+        fresh = make_engine()
+        fresh.add("turn", conversation, output=20)
+        answer = fresh.run()["turn"]
+        cached.add(f"turn{turn}", conversation, output=20)
+        assert cached.run()[f"turn{turn}"] == answer
+        conversation += answer + make_prompts(10 + turn, {"next": 21})["next"]
+        cached.add(f"stranger{turn}", make_prompts(20 + turn, {"stranger": 400})["stranger"], output=2)
+        cached.run()
+    assert cached.scheduler.counts.prefix_hit_tokens > 500
     assert cached.counters.misses > 100
+
+
+def test_prefix_is_computed_again_without_an_offload_tier(make_engine: MakeEngine) -> None:
+    """The host has the latents, but sparse attention needs all indexer keys, and those are gone."""
+    prompt = make_prompts(3, {"start": 150})["start"]
+    engine = make_engine(device_blocks=80, offload_bytes=0)
+    engine.add("first", prompt, output=5)
+    engine.run()
+    engine.add("stranger", make_prompts(20, {"stranger": 450})["stranger"], output=2)
+    engine.run()
+    engine.add("again", prompt, output=5)
+    outputs = engine.run()
+    assert outputs["again"] == outputs["first"]
+    assert engine.scheduler.counts.prefix_hit_tokens == 0
 
 
 def test_concurrent_requests_share_a_cached_prefix(make_engine: MakeEngine) -> None:
@@ -104,7 +119,7 @@ def test_concurrent_requests_share_a_cached_prefix(make_engine: MakeEngine) -> N
     cached.step()
     assert cached.report().running == 3
     assert cached.run() == fresh.run()
-    assert cached.scheduler.counters.prefix_hit_tokens == 3 * 160
+    assert cached.scheduler.counts.prefix_hit_tokens == 3 * 160
 
 
 def test_request_with_a_cached_prefix_begins_with_nothing_on_the_device(make_engine: MakeEngine) -> None:
@@ -123,18 +138,17 @@ def test_report_equals_a_recount(make_engine: MakeEngine, prompts: dict[str, lis
     seen = []
 
     def recount() -> None:
-        report = engine.report()
-        tables = [engine.scheduler.residency.tables[request.request_id] for request in engine.scheduler.running]
-        assert sum(report.residency.values()) == report.running == len(tables)
-        assert sum(report.pages.values()) == sum(len(table.host) for table in tables)
-        full = sum(all(table.resident) for table in tables)
-        none = sum(not all(table.resident) and not any(table.resident[: table.num_sealed]) for table in tables)
-        assert (report.residency[ResidencyClass.FULL], report.residency[ResidencyClass.NONE]) == (full, none)
-        held_host = {block for table in tables for block in table.host}
-        leaving = engine.scheduler.residency.leaving.values()
-        held_host |= {block for each in leaving for block in each.table.host}
-        assert report.host_pool.used_bytes == len(held_host) * 3072
-        assert report.regions_in_use == sum(bool(table.hot) for table in tables)
+        report, pools = engine.report(), engine.memory.pools
+        tables = list(pools.tables.values())
+        assert report.running == len(engine.scheduler.running)
+        assert sum(report.residency.values()) == len(tables)
+        assert sum(report.pages.values()) == sum(table.num_pages for table in tables)
+        full = sum(bool(table.frames.all()) for table in tables)
+        none = sum(not table.frames.all() and not table.frames[: table.num_pages][table.valid].any() for table in tables)
+        assert report.residency[ResidencyClass.FULL] == full
+        assert report.residency[ResidencyClass.NONE] <= none
+        assert report.host_pool.used_bytes == int(np.count_nonzero(pools.host.holders)) * 3072
+        assert report.regions_in_use == sum(table.hot is not None for table in tables)
         seen.append(report)
 
     for name, prompt in prompts.items():

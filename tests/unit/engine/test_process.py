@@ -30,10 +30,10 @@ COMMAND = "from hisparse_runtime.cli import app; app()"
 # The first step of the engine fails, as if by a bug.
 BROKEN_COMMAND = (
     """
-from hisparse_runtime.engine.executor import Executor
+from hisparse_runtime.engine.executor import ModelExecutor
 def broken(self, plan):
     raise ZeroDivisionError("no rows")
-Executor.execute = broken
+ModelExecutor.submit = broken
 """
     + COMMAND
 )
@@ -159,7 +159,7 @@ def test_wrong_start_is_one_line_and_exit_code_2(config_file: Path) -> None:
     returncode, errors = end_of(start(config_file, port=free_port(), host_pool_gib=0.0001))
     assert returncode == 2
     assert errors.startswith(
-        "hisparse serve: host pool 0.1 MiB holds 33 pages; --max-model-len 1024 needs 64: raise --host-pool-gib"
+        "hisparse serve: host pool 104.9 KiB holds 34 blocks of 16 tokens; --max-model-len 1,024 needs 66: raise --host-pool-gib"
     )
     assert errors.count("\n") == 1
 
@@ -167,9 +167,9 @@ def test_wrong_start_is_one_line_and_exit_code_2(config_file: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"gpu_kv_bytes": BLOCK_BYTES * 20}, "holds 19 blocks; --max-model-len 1024 needs 73"),
+        ({"gpu_kv_bytes": BLOCK_BYTES * 20}, "has 20 blocks of 1.5 KiB; one request of --max-model-len 1,024 needs 83"),
         ({"max_model_len": 2000}, "--max-model-len 2000 exceeds the model's max_position_embeddings 1024"),
-        ({"device_buffer_size": 3}, "--device-buffer-size 3 is less than index_topk 16"),
+        ({"device_buffer_size": 3}, "--device-buffer-size is 3 and the model's index_topk 16"),
         ({"host_pool_bytes": 1 << 50}, "has .* MiB free: host pool"),
     ],
 )

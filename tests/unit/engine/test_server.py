@@ -241,10 +241,10 @@ def test_metrics_tell_the_same_as_the_report(served: Served) -> None:
 def test_engine_failure_fails_requests_and_health_and_is_reported(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_plan: object) -> dict[str, int]:
+    def broken(_plan: object) -> None:
         raise ZeroDivisionError("no rows")
 
-    monkeypatch.setattr(served.engine._executor, "execute", broken)
+    monkeypatch.setattr(served.engine._executor, "submit", broken)
     answer = served.post({"prompt": "x", "max_tokens": 3})
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "engine_error")
     assert "ZeroDivisionError: no rows" in answer.json()["error"]["message"]

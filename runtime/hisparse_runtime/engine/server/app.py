@@ -26,7 +26,7 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's number; nobody reads it
 
 def create_app(*, engine: EngineLoop, config: ModelConfig, model_name: str) -> FastAPI:
     app = FastAPI(title="hisparse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    max_model_len = engine.limits.max_model_len
+    max_model_len = engine.settings.max_model_len
     max_body_bytes = _BODY_BYTES + max_model_len * _BODY_BYTES_PER_TOKEN
 
     @app.exception_handler(ApiError)
@@ -82,7 +82,7 @@ def _add_views(app: FastAPI, *, engine: EngineLoop, model_name: str) -> None:
             "object": "model",
             "created": created_seconds,
             "owned_by": "hisparse",
-            "max_model_len": engine.limits.max_model_len,
+            "max_model_len": engine.settings.max_model_len,
         }
         return {"object": "list", "data": [card]}
 

@@ -1,0 +1,163 @@
+"""Frames: the device blocks that hold one resident page, one block per group. They are taken, read and given up as one.
+
+    table of request a:  page 0 | page 1 | page 2 ...              published prefix pages
+                           |       |        |                        name of a page -+
+                           v       v        v                                        |
+    frames:              [f3]    [f8]     host only                                  |
+                           |       `---------------------------- copies -------------+
+                           `-> blocks 17, 18, 19 ... (one per group)
+
+Readers of a frame that has no holder are told when the pool takes any of its blocks: they then read the page from the host.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hisparse_runtime.policy.block_pool import BlockPool
+from hisparse_runtime.policy.free_queue import Blocks
+
+Numbers = NDArray[np.int32]
+NO_FRAME = 0
+
+
+class Frames:
+    """Frame numbers are handed out again, so one names a page only as long as it is held, read, or a copy."""
+
+    def __init__(self, *, num_groups: int, num_device_blocks: int, on_lost: Callable[[int, Numbers], None]) -> None:
+        """`on_lost(reader, pages)`: the pool takes these pages of the reader's."""
+        count = (num_device_blocks - 1) // num_groups + 1
+        self.num_groups = num_groups
+        self.blocks: Blocks = np.zeros((count, num_groups), dtype=np.int32)
+        self.holders: Numbers = np.zeros(count, dtype=np.int32)
+        self.copies: dict[bytes, int] = {}  # name of a published page -> frame with its content
+        self._frame_of = np.zeros(num_device_blocks, dtype=np.int32)  # by block
+        self._unused: Numbers = np.arange(count - 1, 0, -1, dtype=np.int32)
+        self._num_unused = count - 1
+        self._copy_names: dict[int, bytes] = {}
+        # Nearly every frame has one reader, which two arrays hold; sharing a prefix makes more.
+        self._reader: Numbers = np.zeros(count, dtype=np.int32)  # 0: none
+        self._reader_page: Numbers = np.zeros(count, dtype=np.int32)
+        self._more_readers: dict[int, list[tuple[int, int]]] = {}
+        self._on_lost = on_lost
+
+    def bind(self, blocks: Blocks) -> Numbers:
+        """Frames with one holder each, of new blocks: [groups x pages], group by group."""
+        count = len(blocks) // self.num_groups
+        self._num_unused -= count
+        frames = self._unused[self._num_unused : self._num_unused + count].copy()
+        by_page = blocks.reshape(self.num_groups, count).T
+        self.blocks[frames] = by_page
+        self._frame_of[by_page] = frames[:, None]
+        self.holders[frames] = 1
+        return frames
+
+    def hold(self, frames: Numbers, pool: BlockPool) -> None:
+        """One more holder for each frame (all different)."""
+        free = frames[self.holders[frames] == 0]
+        if len(free):
+            pool.hold(self.blocks[free].ravel())
+        self.holders[frames] += 1
+
+    def release(self, frames: Numbers, pool: BlockPool) -> Numbers:
+        """One holder less. Returns those that nobody holds any more: their blocks, still held in the pool, are for the caller to
+        release in an order of his, after `end`."""
+        assert len(frames) == 0 or self.holders[frames].min() > 0, f"{pool.name} pool: a frame is released but nobody holds it"
+        self.holders[frames] -= 1
+        ended: Numbers = frames[self.holders[frames] == 0]
+        return ended
+
+    def unpin(
+        self, frames: Numbers, pool: BlockPool, *, reader: int = 0, pages: Numbers | None = None, by_group: bool = False
+    ) -> None:
+        """One holder less, and the blocks stay readable until the pool takes them; `reader` reads them as its `pages`.
+
+        Blocks go to the tail page by page, or group by group.
+        """
+        assert len(frames) == 0 or self.holders[frames].min() > 0, f"{pool.name} pool: a frame is unpinned but nobody holds it"
+        self.holders[frames] -= 1
+        free = frames[self.holders[frames] == 0]
+        if len(free):
+            blocks = self.blocks[free]
+            pool.release_to_tail((blocks.T if by_group else blocks).ravel())
+        if reader:
+            assert pages is not None
+            self._add_reader(frames, reader, pages)
+
+    def drop_reader(self, frames: Numbers, reader: int, pages: Numbers) -> None:
+        """The reader stops reading these frames as these pages of its own."""
+        is_first = (self._reader[frames] == reader) & (self._reader_page[frames] == pages)
+        self._reader[frames[is_first]] = 0
+        for frame, page in zip(frames[~is_first].tolist(), pages[~is_first].tolist(), strict=True):
+            self._more_readers[frame].remove((reader, page))
+
+    def record_copy(self, name: bytes, frame: int) -> None:
+        """A prefix hit on the page of this name may read `frame`, until the pool takes one of its blocks."""
+        before = self.copies.get(name)
+        if before is not None:
+            del self._copy_names[before]
+        self.copies[name] = frame
+        self._copy_names[frame] = name
+
+    def on_taken(self, blocks: Blocks) -> None:
+        """The pool handed out `blocks`: frames that they belonged to are lost, with all their other blocks."""
+        frames = self._frame_of[blocks]
+        frames = frames[frames != NO_FRAME]
+        if len(frames):
+            frames = np.unique(frames)
+            assert not self.holders[frames].any(), f"blocks of held frames are handed out: {frames[self.holders[frames] > 0]}"
+            self._lose(frames)
+
+    def end(self, frames: Numbers) -> None:
+        """Frames without holder and reader whose blocks go back for other uses."""
+        self._frame_of[self.blocks[frames]] = NO_FRAME
+        for frame in frames.tolist():
+            name = self._copy_names.pop(frame, None)
+            if name is not None:
+                del self.copies[name]
+        self._unused[self._num_unused : self._num_unused + len(frames)] = frames
+        self._num_unused += len(frames)
+
+    def readers(self) -> dict[int, set[tuple[int, int]]]:
+        """frame -> (reader, page) of all who read it without holding it."""
+        found = {
+            int(frame): {(int(self._reader[frame]), int(self._reader_page[frame]))} for frame in np.flatnonzero(self._reader)
+        }
+        for frame, more in self._more_readers.items():
+            found.setdefault(frame, set()).update(more)
+        return {frame: readers for frame, readers in found.items() if readers}
+
+    def frame_of_blocks(self) -> Numbers:
+        """By block, for checks."""
+        return self._frame_of
+
+    @property
+    def num_live(self) -> int:
+        return len(self._unused) - self._num_unused
+
+    def _add_reader(self, frames: Numbers, reader: int, pages: Numbers) -> None:
+        is_empty = self._reader[frames] == 0
+        first = frames[is_empty]
+        self._reader[first] = reader
+        self._reader_page[first] = pages[is_empty]
+        if not is_empty.all():
+            for frame, page in zip(frames[~is_empty].tolist(), pages[~is_empty].tolist(), strict=True):
+                self._more_readers.setdefault(frame, []).append((reader, page))
+
+    def _lose(self, frames: Numbers) -> None:
+        readers, pages = self._reader[frames], self._reader_page[frames]
+        if self._more_readers:
+            more = [(reader, page) for frame in frames.tolist() for reader, page in self._more_readers.pop(frame, ())]
+            if more:
+                added = np.array(more, dtype=np.int32)
+                readers, pages = np.concatenate((readers, added[:, 0])), np.concatenate((pages, added[:, 1]))
+        self._reader[frames] = 0
+        self.end(frames)
+        order = np.argsort(readers, kind="stable")
+        readers, pages = readers[order], pages[order]
+        edges = [0, *(np.flatnonzero(readers[1:] != readers[:-1]) + 1).tolist(), len(readers)]
+        for start, stop in pairwise(edges):
+            if readers[start]:
+                self._on_lost(int(readers[start]), pages[start:stop])

@@ -1,0 +1,235 @@
+"""Hybrid HiSparse: pages live on the device as a write-back cache of the host pool."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from hisparse_runtime.policy.allocation import (
+    Leftover,
+    Need,
+    PrefixHit,
+    admission_need,
+    close,
+    extend,
+    find_hit,
+    give_back,
+    growth_need,
+    open_with_hit,
+)
+from hisparse_runtime.policy.free_queue import Blocks
+from hisparse_runtime.policy.memory import Admission, Refusal
+from hisparse_runtime.policy.offload import OffloadJob, OffloadTier
+from hisparse_runtime.policy.page_table import PageTable
+from hisparse_runtime.policy.pools import Pools
+from hisparse_runtime.policy.prefix import PageNames
+from hisparse_runtime.policy.publication import publish
+from hisparse_runtime.policy.residency import finish_import, materialise, update
+from hisparse_runtime.policy.settings import PolicySettings
+from hisparse_runtime.policy.step_changes import PageTransfer, StepChanges, TableChange
+from hisparse_runtime.policy.telemetry import PageState, ResidencyCounts
+from hisparse_runtime.policy.transfers import Transfer, Transfers
+
+_NONE = np.empty(0, dtype=np.int32)
+
+
+class HiSparseMemory:
+    """A MemoryPolicy. Semantics follow vLLM 0.33 (vllm/v1/hisparse/coordinator.py and the HiSparse managers in v1/core)."""
+
+    def __init__(self, settings: PolicySettings) -> None:
+        self.settings = settings
+        self.pools = Pools(settings)
+        self.transfers = Transfers(self.pools)
+        self.tier = (
+            OffloadTier(
+                num_slots=settings.num_offload_blocks,
+                page_tokens=settings.page_tokens,
+                drops_last_hit_page=settings.drops_last_hit_page,
+            )
+            if settings.num_offload_blocks
+            else None
+        )
+        self.leftovers: list[Leftover] = []  # closed but not given back, for checks
+        self._batch: list[tuple[PageTable, int]] = []
+        self._loaded: list[Blocks] = []
+
+    @property
+    def totals(self) -> ResidencyCounts:
+        return self.pools.totals
+
+    @property
+    def managers_per_request(self) -> int:
+        return 2 + 2 * self.settings.num_groups
+
+    @property
+    def will_free_blocks(self) -> bool:
+        return self.transfers.will_free_blocks()
+
+    @property
+    def has_transfers(self) -> bool:
+        return bool(self.transfers.pending) or (self.tier is not None and self.tier.has_jobs)
+
+    def find_hit(self, names: PageNames, *, num_tokens: int) -> PrefixHit:
+        return find_hit(self.pools, names, num_tokens=num_tokens)
+
+    def find_stored(
+        self, request_id: str, names: PageNames, hit: PrefixHit, *, num_tokens: int, num_prompt_tokens: int
+    ) -> int | None:
+        if self.tier is None:
+            return 0
+        pages = self.tier.find(
+            request_id,
+            names,
+            num_prompt_tokens=num_prompt_tokens,
+            first_page=len(hit.indexer),
+            num_tokens=num_tokens,
+            max_pages=len(hit.host),
+        )
+        return None if pages is None else pages * self.settings.page_tokens
+
+    def start_load(self, request_id: str) -> None:
+        assert self.tier is not None
+        table = self.pools.tables[request_id]
+        first = table.num_indexer_published
+        blocks = table.indexer[first : self.settings.pages(table.importing_tokens)].copy()
+        self.tier.load(request_id, first_page=first, device_blocks=blocks)
+        self._loaded.append(table.indexer.copy())
+
+    def admit(self, admission: Admission) -> Refusal | None:
+        found, imported = admission.hit, admission.imported_tokens
+        hit = replace(found, host=found.host[: self.settings.pages(found.tokens + imported)])
+        full = admission_need(self.pools, hit, num_tokens=admission.full_tokens, imported_tokens=imported, is_window_capped=True)
+        now = admission_need(self.pools, hit, num_tokens=admission.num_tokens, imported_tokens=imported, is_window_capped=False)
+        refusal = self._refuse(full) or self._refuse(now, reserved_blocks=admission.reserved_blocks)
+        if refusal is not None:
+            return self._defer(refusal)
+        table = open_with_hit(self.pools, admission.request_id, admission.names, hit, imported_tokens=imported)
+        extend(self.pools, table, num_tokens=admission.num_tokens)
+        return None
+
+    def resume(self, request_id: str, *, num_tokens: int, full_tokens: int) -> Refusal | None:
+        table = self.pools.tables[request_id]
+        full = growth_need(self.pools, table, num_tokens=full_tokens, is_window_capped=True)
+        refusal = self._refuse(full) or self._refuse(growth_need(self.pools, table, num_tokens=num_tokens))
+        if refusal is not None:
+            return self._defer(refusal)
+        extend(self.pools, table, num_tokens=num_tokens)
+        return None
+
+    def grow(self, request_id: str, *, num_tokens: int) -> Refusal | None:
+        table = self.pools.tables[request_id]
+        if num_tokens <= table.num_pages * self.settings.page_tokens and (table.hot is not None or not table.hot_required):
+            return None
+        refusal = self._refuse(growth_need(self.pools, table, num_tokens=num_tokens))
+        if refusal is None:
+            extend(self.pools, table, num_tokens=num_tokens)
+        return refusal
+
+    def publish(self, request_id: str, *, num_tokens: int) -> None:
+        if self.settings.caches_prefixes:
+            publish(self.pools, self.pools.tables[request_id], num_tokens=num_tokens)
+
+    def note_finished(self, request_id: str, *, num_tokens: int) -> None:
+        if self.tier is not None:
+            table = self.pools.tables.get(request_id)
+            blocks = _NONE if table is None else table.indexer[: table.num_synced].copy()
+            self.tier.note_finished(request_id, blocks, num_tokens=num_tokens)
+
+    def close(self, request_id: str, *, has_finished: bool) -> Leftover | None:
+        table = self.pools.tables.get(request_id)
+        if table is None:
+            return None
+        if self.tier is not None and not has_finished:
+            self.tier.note_preempted(request_id)
+        leftover = close(self.pools, table, has_finished=has_finished)
+        self.leftovers.append(leftover)
+        return leftover
+
+    def give_back(self, leftover: Leftover) -> None:
+        self.leftovers.remove(leftover)
+        give_back(self.pools, leftover)
+
+    def advance(self, request_id: str, *, num_tokens: int) -> None:
+        table = self.pools.tables[request_id]
+        materialise(self.pools, self.transfers, table, num_tokens=num_tokens)
+        update(self.pools, table)
+        self._batch.append((table, num_tokens))
+
+    def finish_import(self, request_id: str) -> None:
+        finish_import(self.pools, self.transfers, self.pools.tables[request_id])
+
+    def acknowledge(self, transfer_ids: Iterable[int]) -> None:
+        self.transfers.acknowledge(transfer_ids)
+
+    def admitted_need(self, request_id: str, *, num_tokens: int) -> int:
+        need = growth_need(self.pools, self.pools.tables[request_id], num_tokens=num_tokens, is_window_capped=True)
+        return need.device
+
+    def acknowledge_jobs(self, job_ids: Iterable[int]) -> list[str]:
+        return self.tier.acknowledge(job_ids) if self.tier is not None else []
+
+    def take_changes(self) -> StepChanges:
+        batch, self._batch = self._batch, []
+        changes = {
+            table.request_id: self._change(table)
+            for table, _ in batch
+            if table.stale or table.num_synced < table.num_pages or table.hot_grant != table.synced_hot_grant
+        }
+        fresh = [change.host for change in changes.values()]
+        jobs, flushed = self._plan_jobs(batch, changes)
+        return StepChanges(
+            tables=changes,
+            transfers=[self._page_transfer(transfer) for transfer in self.transfers.take_to_send()],
+            fresh_host_blocks=np.concatenate(fresh) if fresh else _NONE,
+            is_all_resident=not any(table.counts[PageState.HOST_ONLY] for table, _ in batch),
+            jobs=jobs,
+            flushed_jobs=flushed,
+        )
+
+    def _plan_jobs(
+        self, batch: list[tuple[PageTable, int]], changes: dict[str, TableChange]
+    ) -> tuple[list[OffloadJob], list[int]]:
+        if self.tier is None:
+            return [], []
+        loaded, self._loaded = self._loaded, []
+        return self.tier.plan_jobs(
+            ((table.request_id, table.indexer, num_tokens) for table, num_tokens in batch),
+            allocated=[*loaded, *(change.indexer for change in changes.values())],
+        )
+
+    def _change(self, table: PageTable) -> TableChange:
+        start, end = table.num_synced, table.num_pages
+        moved = np.concatenate((table.take_stale(), np.arange(start, end, dtype=np.int32)))
+        table.num_synced = end
+        hot = table.hot if table.hot_grant != table.synced_hot_grant else None
+        table.synced_hot_grant = table.hot_grant
+        return TableChange(
+            first_page=start,
+            host=table.host[start:].copy(),
+            indexer=table.indexer[start:].copy(),
+            moved=moved,
+            resident=self.pools.frames.blocks[table.frames[moved]].T,
+            hot=hot,
+        )
+
+    def _page_transfer(self, transfer: Transfer) -> PageTransfer:
+        return PageTransfer(
+            transfer_id=transfer.transfer_id,
+            request_id=transfer.table.request_id,
+            page=transfer.page,
+            device_blocks=self.pools.frames.blocks[transfer.frame],
+            host_block=transfer.host_block,
+            is_restore=transfer.is_restore,
+        )
+
+    def _refuse(self, need: Need, *, reserved_blocks: int = 0) -> Refusal | None:
+        if need.host > self.pools.host.num_free:
+            return Refusal.HOST
+        return Refusal.DEVICE if need.device > self.pools.device.num_free - reserved_blocks else None
+
+    def _defer(self, refusal: Refusal) -> Refusal:
+        if refusal is Refusal.HOST:
+            self.totals.deferred_by_host += 1
+        else:
+            self.totals.deferred_by_device += 1
+        return refusal

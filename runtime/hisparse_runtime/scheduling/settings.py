@@ -1,0 +1,39 @@
+"""Limits of a step."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Semantics(StrEnum):
+    """Whose decisions to reproduce. With 0.33 came that
+
+    - pages which accepted drafts complete can be found at once, with no step in flight too;
+    - by priority, requests behind one that preempts itself are scheduled in the same step;
+    - an import or load into blocks that a step in flight may still read starts when that step is done.
+    """
+
+    V0_32 = "0.32"
+    V0_33 = "0.33"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """`steps_in_flight`: 2 plans a step while the one before it runs. `by_priority`: else in order of arrival.
+
+    `lookahead_tokens`: positions behind the scheduled ones that drafting writes to. `defers_frees`: blocks that a step in flight
+    may still write are not handed out before it is done, since a copy that is not ordered with steps could fill them at once.
+    `drops_stale_output`: output in flight of a preempted request is computed again instead of delivered, for KV that somebody
+    waits for.
+    """
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    max_model_len: int
+    page_tokens: int
+    steps_in_flight: int = 1
+    num_speculative_tokens: int = 0
+    lookahead_tokens: int = 0
+    by_priority: bool = False
+    defers_frees: bool = False
+    drops_stale_output: bool = False
+    semantics: Semantics = Semantics.V0_33
