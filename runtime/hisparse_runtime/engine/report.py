@@ -85,7 +85,7 @@ def take_report(scheduler: Scheduler, memory: HiSparseMemory, *, executed: Execu
         running=len(scheduler.running),
         waiting=scheduler.num_waiting,
         residency=dict(totals.requests),
-        pages=dict(totals.pages),
+        pages={state: totals.pages[state] for state in PageState},
         host_pool=_pool_use(pools.host, geometry.host_page_bytes),
         device_pool=_pool_use(pools.device, geometry.device_block_bytes),
         offload=PoolUse(

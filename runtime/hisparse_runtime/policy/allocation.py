@@ -17,7 +17,7 @@ from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.policy.pools import Pools
 from hisparse_runtime.policy.prefix import PageNames
 from hisparse_runtime.policy.publication import detach
-from hisparse_runtime.policy.telemetry import PageState
+from hisparse_runtime.policy.telemetry import CLEAN_PINNED, DIRTY, PENDING, UNPINNED
 
 _NONE = np.empty(0, dtype=np.int32)
 
@@ -133,15 +133,15 @@ def close(pools: Pools, table: PageTable, *, has_finished: bool) -> Leftover:
 
     A preempted request's copies in flight prove nothing: the forward pass that fills their pages may never have run.
     """
-    if table.publish_to is not None and has_finished and table.counts[PageState.PENDING]:
+    if table.publish_to is not None and has_finished and table.counts[PENDING]:
         detach(pools, table)
     table.publish_to = None
     states, frames = table.states, table.frames
     # From the tail, so that a prefix loses its tail pages before its head.
-    unpinned = table.pages_in(PageState.UNPINNED)
+    unpinned = table.pages_in(UNPINNED)
     pools.frames.drop_reader(frames[unpinned], table.number, unpinned)
-    pools.frames.unpin(frames[table.pages_in(PageState.CLEAN_PINNED)[::-1]], pools.device, by_group=True)
-    held = frames[(states == PageState.DIRTY) | (states == PageState.PENDING)]
+    pools.frames.unpin(frames[table.pages_in(CLEAN_PINNED)[::-1]], pools.device, by_group=True)
+    held = frames[(states == DIRTY) | (states == PENDING)]
     leftover = Leftover(
         host=table.host.copy(), indexer=table.indexer.copy(), frames=held, hot=_NONE if table.hot is None else table.hot.ravel()
     )

@@ -49,12 +49,8 @@ class BlockPool:
         if count > self.num_free:
             raise PoolExhaustedError(f"{self.name} pool: {count} blocks asked for, {self.num_free} of {self.num_usable} are free")
         blocks = self.queue.pop(count)
-        named = blocks[self._is_named[blocks]]
-        if len(named):
-            self._is_named[named] = False
-            self.num_cached -= len(named)
-            for block in named.tolist():
-                self.index.forget(block)
+        if self.num_cached:
+            self._forget(blocks[self._is_named[blocks]])
         self.holders[blocks] = 1
         if self._on_taken is not None and count:
             self._on_taken(blocks)
@@ -111,6 +107,12 @@ class BlockPool:
     def count_free(self, blocks: Blocks) -> int:
         """How many of `blocks` nobody holds: holding them takes them out of the free ones."""
         return int(np.count_nonzero(self.holders[blocks] == 0))
+
+    def _forget(self, named: Blocks) -> None:
+        self._is_named[named] = False
+        self.num_cached -= len(named)
+        for block in named.tolist():
+            self.index.forget(block)
 
     def _let_go(self, blocks: Blocks) -> Blocks:
         left = self.holders[blocks] - 1

@@ -23,6 +23,15 @@ Numbers = NDArray[np.int32]
 NO_FRAME = 0
 
 
+def distinct(numbers: Numbers) -> Numbers:
+    """Each number once, ascending. There is at least one."""
+    ascending = np.sort(numbers)
+    is_first = np.empty(len(ascending), dtype=np.bool_)
+    is_first[0] = True
+    np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+    return ascending[is_first]
+
+
 class Frames:
     """Frame numbers are handed out again, so one names a page only as long as it is held, read, or a copy."""
 
@@ -106,7 +115,7 @@ class Frames:
         frames = self._frame_of[blocks]
         frames = frames[frames != NO_FRAME]
         if len(frames):
-            frames = np.unique(frames)
+            frames = distinct(frames)
             assert not self.holders[frames].any(), f"blocks of held frames are handed out: {frames[self.holders[frames] > 0]}"
             self._lose(frames)
 

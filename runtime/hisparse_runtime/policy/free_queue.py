@@ -53,6 +53,21 @@ class FreeQueue:
 
     def pop(self, count: int) -> Blocks:
         """The `count` blocks whose turn it is; so many must be there."""
+        entries = self._read(self._head, count)
+        if (self._places[entries] == np.arange(self._head, self._head + count)).all():
+            self._head += count
+            self._places[entries] = _NOWHERE
+            self.num_free -= count
+            return entries.copy()
+        return self._pop_around_gaps(count)
+
+    def in_order(self) -> Blocks:
+        """All blocks of the queue, the one that is handed out next first."""
+        entries = self._read(self._head, self._tail - self._head)
+        blocks: Blocks = entries[self._places[entries] == np.arange(self._head, self._tail)]
+        return blocks
+
+    def _pop_around_gaps(self, count: int) -> Blocks:
         parts = []
         missing = count
         while missing:
@@ -63,15 +78,9 @@ class FreeQueue:
             self._head += look if len(found) < missing else int(found[-1]) + 1
             parts.append(entries[found])
             missing -= len(found)
-        blocks = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype=np.int32), *parts])
+        blocks = np.concatenate(parts)
         self._places[blocks] = _NOWHERE
         self.num_free -= count
-        return blocks
-
-    def in_order(self) -> Blocks:
-        """All blocks of the queue, the one that is handed out next first."""
-        entries = self._read(self._head, self._tail - self._head)
-        blocks: Blocks = entries[self._places[entries] == np.arange(self._head, self._tail)]
         return blocks
 
     def _read(self, place: int, count: int) -> Blocks:

@@ -27,7 +27,7 @@ from hisparse_runtime.policy.publication import publish
 from hisparse_runtime.policy.residency import finish_import, materialise, update
 from hisparse_runtime.policy.settings import PolicySettings
 from hisparse_runtime.policy.step_changes import PageTransfer, StepChanges, TableChange
-from hisparse_runtime.policy.telemetry import PageState, ResidencyCounts
+from hisparse_runtime.policy.telemetry import HOST_ONLY, ResidencyCounts
 from hisparse_runtime.policy.transfers import Transfer, Transfers
 
 _NONE = np.empty(0, dtype=np.int32)
@@ -44,7 +44,6 @@ class HiSparseMemory:
             OffloadTier(
                 num_slots=settings.num_offload_blocks,
                 page_tokens=settings.page_tokens,
-                drops_last_hit_page=settings.drops_last_hit_page,
             )
             if settings.num_offload_blocks
             else None
@@ -181,7 +180,7 @@ class HiSparseMemory:
             tables=changes,
             transfers=[self._page_transfer(transfer) for transfer in self.transfers.take_to_send()],
             fresh_host_blocks=np.concatenate(fresh) if fresh else _NONE,
-            is_all_resident=not any(table.counts[PageState.HOST_ONLY] for table, _ in batch),
+            is_all_resident=not any(table.counts[HOST_ONLY] for table, _ in batch),
             jobs=jobs,
             flushed_jobs=flushed,
         )

@@ -64,10 +64,9 @@ class _Ended:
 
 
 class OffloadTier:
-    def __init__(self, *, num_slots: int, page_tokens: int, drops_last_hit_page: bool) -> None:
+    def __init__(self, *, num_slots: int, page_tokens: int) -> None:
         self.num_slots = num_slots
         self._page_tokens = page_tokens
-        self._num_dropped = int(drops_last_hit_page)
         self._slots: OrderedDict[bytes, _Slot] = OrderedDict()  # the one used longest ago first
         self._free_slots = list(range(num_slots - 1, -1, -1))
         self._num_idle = 0
@@ -110,7 +109,7 @@ class OffloadTier:
         if last_page <= first_page:
             return 0
         found, is_pending = 0, False
-        for page in range(first_page, min(last_page + self._num_dropped, names.num_full)):
+        for page in range(first_page, min(last_page, names.num_full)):
             slot = self._slots.get(names[page])
             if slot is None:
                 break
@@ -118,7 +117,6 @@ class OffloadTier:
             found += 1
         if is_pending:
             return None
-        found = min(max(found - self._num_dropped, 0), last_page - first_page)
         if any(names[page] in self._loading for page in range(first_page, first_page + found)):
             return None
         return found

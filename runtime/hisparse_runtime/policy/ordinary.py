@@ -17,7 +17,7 @@ from hisparse_runtime.policy.offload import OffloadJob, OffloadTier
 from hisparse_runtime.policy.prefix import PageNames
 from hisparse_runtime.policy.settings import PolicySettings
 from hisparse_runtime.policy.step_changes import StepChanges, TableChange
-from hisparse_runtime.policy.telemetry import PageState, ResidencyClass, ResidencyCounts
+from hisparse_runtime.policy.telemetry import DIRTY, ResidencyClass, ResidencyCounts
 
 _NONE = np.empty(0, dtype=np.int32)
 
@@ -56,7 +56,6 @@ class OrdinaryMemory:
             OffloadTier(
                 num_slots=settings.num_offload_blocks,
                 page_tokens=settings.page_tokens,
-                drops_last_hit_page=settings.drops_last_hit_page,
             )
             if settings.num_offload_blocks
             else None
@@ -210,5 +209,5 @@ class OrdinaryMemory:
         return max(self.settings.pages(num_tokens) - self.tables[request_id].num_pages, 0)
 
     def _count(self, pages: int, *, requests: int = 0) -> None:
-        self.totals.pages[PageState.DIRTY] += pages
+        self.totals.pages[DIRTY] += pages
         self.totals.requests[ResidencyClass.FULL] += requests

@@ -3,11 +3,22 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hisparse_runtime.policy.frames import NO_FRAME, Numbers
+from hisparse_runtime.policy.frames import NO_FRAME, Numbers, distinct
 from hisparse_runtime.policy.free_queue import Blocks
 from hisparse_runtime.policy.prefix import PageNames
 from hisparse_runtime.policy.settings import TAIL_PAGES
-from hisparse_runtime.policy.telemetry import PageState, ResidencyClass, ResidencyCounts
+from hisparse_runtime.policy.telemetry import (
+    CLEAN_PINNED,
+    DIRTY,
+    FULL,
+    HOST_ONLY,
+    MIXED,
+    NONE,
+    PENDING,
+    UNPINNED,
+    PageState,
+    ResidencyCounts,
+)
 
 _FIRST_CAPACITY = 64
 
@@ -64,10 +75,10 @@ class PageTable:
         self._frames: Numbers = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
         self._states = np.zeros(_FIRST_CAPACITY, dtype=np.uint8)
         self._valid = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
-        self.counts = dict.fromkeys(PageState, 0)
+        self.counts = [0] * len(PageState)  # by PageState
         self.totals = totals
-        self.residency = ResidencyClass.FULL
-        totals.requests[ResidencyClass.FULL] += 1
+        self.residency = FULL
+        totals.requests[FULL] += 1
         # The hot region: [groups x blocks], None until it is granted; a number tells two grants of the same blocks apart.
         self.hot: Blocks | None = None
         self.hot_grant = 0
@@ -132,25 +143,23 @@ class PageTable:
         self._indexer[start:end] = indexer
         self._frames[start:end] = NO_FRAME if frames is None else frames
         self._valid[start:end] = is_valid
-        state = PageState.HOST_ONLY if frames is None else PageState.DIRTY
+        state = HOST_ONLY if frames is None else DIRTY
         self._states[start:end] = state
         self.num_pages = end
-        self._count(state, count)
+        self.counts[state] += count
+        self.totals.pages[state] += count
+        self._classify()
 
     def place(self, page: int, frame: int) -> None:
         """Gives a host-only page a frame that is about to be filled."""
         self._frames[page] = frame
-        self._states[page] = PageState.DIRTY
-        self._count(PageState.HOST_ONLY, -1)
-        self._count(PageState.DIRTY, 1)
+        self._states[page] = DIRTY
+        self._shift(HOST_ONLY, DIRTY, 1)
 
     def move(self, pages: Numbers | slice, before: PageState, after: PageState, *, count: int) -> None:
         """`count` pages go from one state to the next."""
-        states = self._states[pages]
-        assert (states == before).all(), f"{self.request_id}: pages {pages} are in states {states.tolist()}, not {before.name}"
         self._states[pages] = after
-        self._count(before, -count)
-        self._count(after, count)
+        self._shift(before, after, count)
 
     def drop_frames(self, pages: Numbers) -> None:
         """The worker has to read these pages from the host from now on."""
@@ -182,35 +191,40 @@ class PageTable:
         """Pages below `num_synced` whose place the worker does not know, ascending; it is told now."""
         if not self.stale:
             return np.empty(0, dtype=np.int32)
-        pages = np.unique(np.concatenate(self.stale))
+        pages = distinct(np.concatenate(self.stale))
         self.stale = []
         return pages
 
     def leave(self) -> None:
         """The request ends or is preempted: its pages do not count any more."""
         self.is_live = False
-        for state, count in self.counts.items():
+        for state, count in enumerate(self.counts):
             self.totals.pages[state] -= count
         self.totals.requests[self.residency] -= 1
         self.totals.hot_regions -= self.can_read_host
 
-    def _count(self, state: PageState, count: int) -> None:
-        self.counts[state] += count
-        if not self.is_live:
-            return
-        self.totals.pages[state] += count
-        residency = self._classify()
+    def _shift(self, before: PageState, after: PageState, count: int) -> None:
+        counts = self.counts
+        counts[before] -= count
+        counts[after] += count
+        if self.is_live:
+            pages = self.totals.pages
+            pages[before] -= count
+            pages[after] += count
+            self._classify()
+
+    def _classify(self) -> None:
+        counts = self.counts
+        if not counts[HOST_ONLY]:
+            residency = FULL
+        elif counts[PENDING] or counts[CLEAN_PINNED] or counts[UNPINNED]:
+            residency = MIXED
+        else:
+            residency = NONE
         if residency is not self.residency:
             self.totals.requests[self.residency] -= 1
             self.totals.requests[residency] += 1
             self.residency = residency
-
-    def _classify(self) -> ResidencyClass:
-        counts = self.counts
-        if counts[PageState.HOST_ONLY] == 0:
-            return ResidencyClass.FULL
-        on_both = counts[PageState.PENDING] + counts[PageState.CLEAN_PINNED] + counts[PageState.UNPINNED]
-        return ResidencyClass.MIXED if on_both else ResidencyClass.NONE
 
     def _note_stale(self, pages: Numbers) -> None:
         known = pages[pages < self.num_synced]

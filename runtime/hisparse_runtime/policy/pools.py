@@ -6,7 +6,7 @@ from hisparse_runtime.policy.free_queue import Blocks
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.policy.prefix import PageNames
 from hisparse_runtime.policy.settings import PolicySettings
-from hisparse_runtime.policy.telemetry import PageState, ResidencyCounts
+from hisparse_runtime.policy.telemetry import HOST_ONLY, UNPINNED, ResidencyCounts
 
 
 class Pools:
@@ -51,7 +51,7 @@ class Pools:
         """The pool took the frames of these pages: in all groups, and for every reader."""
         table = self._numbered[number]
         assert table is not None, f"table {number} is closed but reads pages {pages.tolist()}"
-        table.move(pages, PageState.UNPINNED, PageState.HOST_ONLY, count=len(pages))
+        table.move(pages, UNPINNED, HOST_ONLY, count=len(pages))
         table.drop_frames(pages)
         table.hot_required = True
         self.totals.lost_pages += len(pages)

@@ -6,7 +6,7 @@ is preempted in the middle of a long prompt finds its own beginning again.
 
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.policy.pools import Pools
-from hisparse_runtime.policy.telemetry import PageState
+from hisparse_runtime.policy.telemetry import PENDING
 
 
 def publish(pools: Pools, table: PageTable, *, num_tokens: int) -> None:
@@ -69,6 +69,6 @@ def _record_copies(pools: Pools, table: PageTable, pages: int) -> None:
         return
     frames, states = table.frames[start:pages].tolist(), table.states[start:pages].tolist()
     for page, (frame, state) in enumerate(zip(frames, states, strict=True), start):
-        if frame and state != PageState.PENDING and page < table.num_published:
+        if frame and state != PENDING and page < table.num_published:
             pools.frames.record_copy(table.names[page], frame)
     table.num_copies_recorded = pages

@@ -4,7 +4,7 @@ import numpy as np
 
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.policy.pools import Pools
-from hisparse_runtime.policy.telemetry import PageState
+from hisparse_runtime.policy.telemetry import CLEAN_PINNED, DIRTY, HOST_ONLY, PENDING
 from hisparse_runtime.policy.transfers import Transfers, unpin
 
 
@@ -20,8 +20,8 @@ def materialise(pools: Pools, transfers: Transfers, table: PageTable, *, num_tok
     budget = max(pools.settings.max_transfers_per_step - len(transfers.to_send), 0)
     candidates = np.array([*table.passed_over, *range(table.num_planned, num_full)], dtype=np.int32)
     states = table.states[candidates]
-    dirty = candidates[states == PageState.DIRTY]
-    is_restoring = (states == PageState.PENDING) & ~table.valid[candidates]
+    dirty = candidates[states == DIRTY]
+    is_restoring = (states == PENDING) & ~table.valid[candidates]
     table.passed_over = sorted((*candidates[is_restoring].tolist(), *dirty[budget:].tolist()))
     table.num_planned = max(table.num_planned, num_full)
     if len(dirty[:budget]):
@@ -56,9 +56,9 @@ def _unpin_clean(pools: Pools, table: PageTable) -> None:
     if start >= stop:
         return
     table.unpinned_below = stop
-    if table.counts[PageState.CLEAN_PINNED]:
+    if table.counts[CLEAN_PINNED]:
         # From the tail, so that the head of the context, which others may share, is taken last.
-        found = start + np.flatnonzero(table.states[start:stop] == PageState.CLEAN_PINNED)
+        found = start + np.flatnonzero(table.states[start:stop] == CLEAN_PINNED)
         unpin(pools, table, found[::-1].astype(np.int32))
 
 
@@ -72,10 +72,10 @@ def _adopt_copies(pools: Pools, table: PageTable) -> None:
     if not copies:
         return
     found = np.array([copies.get(name, 0) for name in table.names.first(count)], dtype=np.int32)
-    pages = np.flatnonzero((found != 0) & (table.states[:count] == PageState.HOST_ONLY)).astype(np.int32)
+    pages = np.flatnonzero((found != 0) & (table.states[:count] == HOST_ONLY)).astype(np.int32)
     if len(pages):
         pools.frames.hold(found[pages], pools.device)
-        table.move(pages, PageState.HOST_ONLY, PageState.CLEAN_PINNED, count=len(pages))
+        table.move(pages, HOST_ONLY, CLEAN_PINNED, count=len(pages))
         table.adopt_frames(pages, found[pages])
         table.unpinned_below = 0
         pools.totals.adopted_pages += len(pages)

@@ -14,6 +14,10 @@ class PageState(IntEnum):
     HOST_ONLY = 4  # read through the hot region
 
 
+# Members by name: looking one up in its class costs more than what it is needed for.
+DIRTY, PENDING, CLEAN_PINNED, UNPINNED, HOST_ONLY = PageState
+
+
 class ResidencyClass(StrEnum):
     """FULL: every page is on the device. NONE: of the pages that the host has, none is. MIXED: both kinds exist."""
 
@@ -22,14 +26,17 @@ class ResidencyClass(StrEnum):
     NONE = "none"
 
 
+FULL, MIXED, NONE = ResidencyClass
+
+
 @dataclass(slots=True)
 class ResidencyCounts:
-    """Pages and classes of the requests that hold memory now; hot regions likewise. The rest counts since start.
+    """Pages (by PageState) and classes of the requests that hold memory now; hot regions likewise. The rest counts since start.
 
     `deferred_by_device`, `deferred_by_host`: refused allocations of waiting requests, by the pool that was too full.
     """
 
-    pages: dict[PageState, int] = field(default_factory=lambda: dict.fromkeys(PageState, 0))
+    pages: list[int] = field(default_factory=lambda: [0] * len(PageState))
     requests: dict[ResidencyClass, int] = field(default_factory=lambda: dict.fromkeys(ResidencyClass, 0))
     hot_regions: int = 0
     lost_pages: int = 0

@@ -11,7 +11,7 @@ from hisparse_runtime.policy.frames import Numbers
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.policy.pools import Pools
 from hisparse_runtime.policy.publication import publish_detached, publish_ready
-from hisparse_runtime.policy.telemetry import PageState
+from hisparse_runtime.policy.telemetry import CLEAN_PINNED, DIRTY, PENDING, UNPINNED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class Transfers:
         frames, host = table.frames[pages], table.host[pages]
         pools.frames.hold(frames, pools.device)
         pools.host.hold(host)
-        table.move(pages, PageState.DIRTY, PageState.PENDING, count=len(pages))
+        table.move(pages, DIRTY, PENDING, count=len(pages))
         for page, frame, block in zip(pages.tolist(), frames.tolist(), host.tolist(), strict=True):
             transfer = Transfer(self._next_id, table, page, frame, block, is_restore)
             self.pending[self._next_id] = transfer
@@ -93,16 +93,14 @@ class Transfers:
 
     def _complete(self, table: PageTable, run: list[Transfer]) -> None:
         pools = self._pools
-        pages = np.array([transfer.page for transfer in run if not transfer.is_restore], dtype=np.int32)
-        table.mark_valid(pages)
-        pools.totals.written_back_pages += len(pages)
+        pages = np.array([transfer.page for transfer in run], dtype=np.int32)
         restored = [transfer for transfer in run if transfer.is_restore]
         if restored:
-            # A restored page that is not full is dirty: its rows on the host are complete, the page is not.
-            partial = np.array([transfer.page for transfer in restored if not table.valid[transfer.page]], dtype=np.int32)
-            table.move(partial, PageState.PENDING, PageState.DIRTY, count=len(partial))
-            pages = np.array([transfer.page for transfer in run if table.valid[transfer.page]], dtype=np.int32)
-        table.move(pages, PageState.PENDING, PageState.CLEAN_PINNED, count=len(pages))
+            pages = self._complete_restored(table, pages, restored)
+        else:
+            table.mark_valid(pages)
+            pools.totals.written_back_pages += len(pages)
+        table.move(pages, PENDING, CLEAN_PINNED, count=len(pages))
         if table.can_read_host:
             unpin(pools, table, pages[pages < table.num_pinnable])
         for transfer in restored:
@@ -111,14 +109,25 @@ class Transfers:
                 pools.frames.record_copy(name, transfer.frame)
         pools.host.release(np.array([transfer.host_block for transfer in run], dtype=np.int32))
 
+    def _complete_restored(self, table: PageTable, pages: Numbers, restored: list[Transfer]) -> Numbers:
+        """Of the acknowledged `pages` those that are clean now. A restored page that is not full is dirty: all of its rows are on
+        the host, but more will be written."""
+        is_restored = np.isin(pages, [transfer.page for transfer in restored])
+        table.mark_valid(pages[~is_restored])
+        self._pools.totals.written_back_pages += len(pages) - len(restored)
+        partial = pages[is_restored & ~table.valid[pages]]
+        table.move(partial, PENDING, DIRTY, count=len(partial))
+        clean: Numbers = pages[table.valid[pages]]
+        return clean
+
     def _complete_detached(self, table: PageTable, run: list[Transfer]) -> None:
         pools = self._pools
         for transfer in run:
-            table.move(slice(transfer.page, transfer.page + 1), PageState.PENDING, PageState.CLEAN_PINNED, count=1)
+            table.move(slice(transfer.page, transfer.page + 1), PENDING, CLEAN_PINNED, count=1)
             if table.leased_host is not None:
                 if not transfer.is_restore:
                     table.mark_valid(slice(transfer.page, transfer.page + 1))
-                if table.counts[PageState.PENDING] == 0:
+                if table.counts[PENDING] == 0:
                     publish_detached(pools, table)
             pools.host.release(np.array([transfer.host_block], dtype=np.int32))
 
@@ -126,5 +135,5 @@ class Transfers:
 def unpin(pools: Pools, table: PageTable, pages: Numbers) -> None:
     """Gives up the frames of clean pages; the table reads them on until the pool takes them."""
     if len(pages):
-        table.move(pages, PageState.CLEAN_PINNED, PageState.UNPINNED, count=len(pages))
+        table.move(pages, CLEAN_PINNED, UNPINNED, count=len(pages))
         pools.frames.unpin(table.frames[pages], pools.device, reader=table.number, pages=pages)

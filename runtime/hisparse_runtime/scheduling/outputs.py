@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hisparse_runtime.scheduling.plan import ScheduledRequest
-from hisparse_runtime.scheduling.request import FinishReason, Request, RequestStatus
+from hisparse_runtime.scheduling.request import FINISHED, RUNNING, FinishReason, Request
 from hisparse_runtime.scheduling.settings import SchedulerSettings
 
 
@@ -30,9 +30,9 @@ def apply_tokens(
     is_stale = request.num_stale > 0
     if is_stale:
         request.num_stale -= scheduled.count
-    if request.status is RequestStatus.FINISHED or not tokens or (is_stale and request.drops_stale):
+    if request.status is FINISHED or not tokens or (is_stale and request.drops_stale):
         return None
-    is_publishable = not is_stale and request.status is RequestStatus.RUNNING
+    is_publishable = not is_stale and request.status is RUNNING
     num_rejected = max(scheduled.num_drafts - (len(tokens) - 1), 0)
     if num_rejected and not is_stale:
         if request.num_computed > 0:

@@ -20,6 +20,10 @@ class RequestStatus(StrEnum):
     FINISHED = "finished"
 
 
+# Looked up for every request of every step; a lookup in the class costs more.
+RUNNING, FINISHED = RequestStatus.RUNNING, RequestStatus.FINISHED
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
     """Prompt and output in one list of tokens; `num_computed` of them have KV, or will have when the steps in flight are done.

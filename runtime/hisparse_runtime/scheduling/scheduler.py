@@ -130,7 +130,7 @@ class Scheduler:
                     break
                 refusal = memory.grow(request.request_id, num_tokens=num_tokens)
             if refusal is None:
-                memory.publish(request.request_id, num_tokens=min(end, request.num_tokens))
+                memory.publish(request.request_id, num_tokens=min(end, len(request.tokens)))
                 step.add_running(request, count)
                 index += 1
             elif not (settings.by_priority and self._is_newest):
@@ -285,7 +285,7 @@ class Scheduler:
         settings, memory = self.settings, self.memory
         scheduled = []
         for request, count in step.counts.items():
-            memory.advance(request.request_id, num_tokens=min(request.num_computed + count, request.num_tokens))
+            memory.advance(request.request_id, num_tokens=min(request.num_computed + count, len(request.tokens)))
             scheduled.append(step.scheduled(request, count, settings=settings))
         changes = memory.take_changes()
         self._num_scheduled_steps += bool(scheduled)
