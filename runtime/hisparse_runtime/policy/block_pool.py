@@ -116,9 +116,7 @@ class BlockPool:
 
     def _let_go(self, blocks: Blocks) -> Blocks:
         left = self.holders[blocks] - 1
-        assert left.size == 0 or left.min() >= 0, (
-            f"{self.name} pool: a block of {blocks.tolist()} is released but nobody holds it"
-        )
+        assert left.size == 0 or left.min() >= 0, f"{self.name} pool: nobody holds one of the released blocks {blocks.tolist()}"
         self.holders[blocks] = left
         free: Blocks = blocks[left == 0]
         return free

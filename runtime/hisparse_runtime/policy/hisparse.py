@@ -89,9 +89,7 @@ class HiSparseMemory:
     def start_load(self, request_id: str) -> None:
         assert self.tier is not None
         table = self.pools.tables[request_id]
-        first = table.num_indexer_published
-        blocks = table.indexer[first : self.settings.pages(table.importing_tokens)].copy()
-        self.tier.load(request_id, first_page=first, device_blocks=blocks)
+        self.tier.load(request_id, table.indexer)
         self._loaded.append(table.indexer.copy())
 
     def admit(self, admission: Admission) -> Refusal | None:
@@ -104,6 +102,10 @@ class HiSparseMemory:
             return self._defer(refusal)
         table = open_with_hit(self.pools, admission.request_id, admission.names, hit, imported_tokens=imported)
         extend(self.pools, table, num_tokens=admission.num_tokens)
+        if admission.is_load:
+            assert self.tier is not None
+            num_pages = imported // self.settings.page_tokens
+            self.tier.reserve(admission.request_id, first_page=len(hit.indexer), num_pages=num_pages)
         return None
 
     def resume(self, request_id: str, *, num_tokens: int, full_tokens: int) -> Refusal | None:

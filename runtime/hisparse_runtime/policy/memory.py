@@ -22,7 +22,7 @@ class Admission:
     """A waiting request that asks for memory.
 
     `num_tokens` get their place now, prefix hit and `imported_tokens` included; `full_tokens` must fit by the rules of admission,
-    and `reserved_blocks` must stay free beside what is taken.
+    and `reserved_blocks` must stay free beside what is taken. `is_load`: the imported tokens are those that the offload tier has.
     """
 
     request_id: str
@@ -31,6 +31,7 @@ class Admission:
     num_tokens: int
     full_tokens: int
     imported_tokens: int = 0
+    is_load: bool = False
     reserved_blocks: int = 0
 
 

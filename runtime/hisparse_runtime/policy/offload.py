@@ -53,6 +53,7 @@ class _Client:
     num_stored_pages: int = 0
     is_finished: bool = False
     jobs: set[int] = field(default_factory=set)
+    reserved: range = range(0)
     seen_pages: set[int] = field(default_factory=set)
 
 
@@ -121,20 +122,25 @@ class OffloadTier:
             return None
         return found
 
-    def load(self, request_id: str, *, first_page: int, device_blocks: Blocks) -> None:
-        """Starts to load the pages that `find` has found. The request is not to be run before the job is acknowledged."""
+    def reserve(self, request_id: str, *, first_page: int, num_pages: int) -> None:
+        """Keeps pages that `find` has found until their load starts."""
         client = self._clients[request_id]
-        pages = range(first_page, first_page + len(device_blocks))
-        for page in pages:
+        client.reserved = range(first_page, first_page + num_pages)
+        for page in client.reserved:
             name = client.names[page]
             slot = self._slots[name]
             self._num_idle -= slot.is_idle
             slot.num_readers += 1
             self._loading.add(name)
+
+    def load(self, request_id: str, device_blocks: Blocks) -> None:
+        """Starts to load what is reserved. The request is not to be run before the job is acknowledged."""
+        client = self._clients[request_id]
+        pages, client.reserved = client.reserved, range(0)
         client.seen_pages.update(pages)
         client.num_stored_pages = pages.stop
         numbers = [self._slots[client.names[page]].number for page in pages]
-        self._start(client, pages, device_blocks, numbers, is_load=True)
+        self._start(client, pages, device_blocks[pages.start : pages.stop], numbers, is_load=True)
 
     def note_preempted(self, request_id: str) -> None:
         client = self._clients.get(request_id)
@@ -147,6 +153,9 @@ class OffloadTier:
         if client is None:
             return
         client.is_finished = True
+        for page in client.reserved:
+            self._end_load(client.names[page])
+        client.reserved = range(0)
         self._ended.append(_Ended(client, blocks, num_tokens))
         for job_id in client.jobs:
             job = self._pending[job_id][1]
@@ -189,11 +198,10 @@ class OffloadTier:
                 name = client.names[page]
                 slot = self._slots[name]
                 if job.is_load:
-                    slot.num_readers -= 1
-                    self._loading.discard(name)
+                    self._end_load(name)
                 else:
                     slot.is_written = True
-                self._num_idle += slot.is_idle
+                    self._num_idle += slot.is_idle
             if job.is_load:
                 loaded.append(client.request_id)
             elif client.is_finished:
@@ -250,6 +258,12 @@ class OffloadTier:
         self._pending[job.job_id] = (client, job)
         self._new_jobs.append(job)
         return job
+
+    def _end_load(self, name: bytes) -> None:
+        slot = self._slots[name]
+        slot.num_readers -= 1
+        self._num_idle += slot.is_idle
+        self._loading.discard(name)
 
     def _touch(self, client: _Client) -> None:
         """From the tail, so that the head of a prefix, which others may share, makes room last."""

@@ -30,7 +30,6 @@ class BlockTable:
     blocks: Blocks
     num_pages: int
     num_published: int
-    importing_tokens: int
     num_synced: int = 0
 
     def append(self, blocks: Blocks) -> None:
@@ -96,8 +95,7 @@ class OrdinaryMemory:
     def start_load(self, request_id: str) -> None:
         assert self.tier is not None
         table = self.tables[request_id]
-        blocks = table.blocks[table.num_published : self.settings.pages(table.importing_tokens)].copy()
-        self.tier.load(request_id, first_page=table.num_published, device_blocks=blocks)
+        self.tier.load(request_id, table.blocks)
         self._loaded.append(table.blocks[: table.num_pages].copy())
 
     def admit(self, admission: Admission) -> Refusal | None:
@@ -113,10 +111,13 @@ class OrdinaryMemory:
             blocks=hit.indexer.copy(),
             num_pages=len(hit.indexer),
             num_published=len(hit.indexer),
-            importing_tokens=hit.tokens + admission.imported_tokens,
         )
         self.tables[admission.request_id] = table
         table.append(self.device.take(self.settings.pages(admission.num_tokens) - len(hit.indexer)))
+        if admission.is_load:
+            assert self.tier is not None
+            num_pages = admission.imported_tokens // self.settings.page_tokens
+            self.tier.reserve(admission.request_id, first_page=len(hit.indexer), num_pages=num_pages)
         self._count(table.num_pages, requests=1)
         return None
 

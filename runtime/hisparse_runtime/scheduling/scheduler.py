@@ -53,6 +53,8 @@ class Scheduler:
                 f" {self.settings.max_model_len}"
             )
         request.names = PageNames(request.tokens, page_tokens=self.settings.page_tokens)
+        # The last token is computed in any case, so a prompt of one token has nothing to import.
+        request.is_import = request.is_import and request.num_prompt_tokens > 1
         request.arrival = self._num_arrivals
         self._num_arrivals += 1
         self.requests[request.request_id] = request
@@ -200,6 +202,7 @@ class Scheduler:
                 num_tokens=min(end + (0 if imported else settings.lookahead_tokens), settings.max_model_len),
                 full_tokens=min(request.num_tokens, settings.max_model_len),
                 imported_tokens=imported,
+                is_load=loaded > 0,
                 reserved_blocks=self._reserved_blocks() if imported else 0,
             )
         )
