@@ -2,16 +2,15 @@
 
 from hisparse_runtime.geometry import SparseMlaModel, complete_config, embedded_geometry, read_model
 
-TINY = embedded_geometry(
-    {
-        "num_hidden_layers": 4,
-        "kv_lora_rank": 32,
-        "qk_rope_head_dim": 16,
-        "index_head_dim": 16,
-        "index_topk": 64,
-        "max_position_embeddings": 8192,
-    }
-)
+TINY_CONFIG = {
+    "num_hidden_layers": 4,
+    "kv_lora_rank": 32,
+    "qk_rope_head_dim": 16,
+    "index_head_dim": 16,
+    "index_topk": 64,
+    "max_position_embeddings": 8192,
+}
+TINY = embedded_geometry(TINY_CONFIG)
 TINY_PAGE_BYTES = 12 * 1024
 TINY_INDEXER_PAGE_BYTES = 4 * 1024
 

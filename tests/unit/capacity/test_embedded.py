@@ -1,4 +1,7 @@
-"""Sizes of the embedded engine, by hand. A page of the tiny model is 4 layers x 16 tokens x 48 floats = 12 KiB."""
+"""Sizes of the embedded engine, by hand. A page of the tiny model is 4 layers x 16 tokens x 48 floats = 12 KiB on the host.
+
+On the device each layer is a group of its own; a block holds a layer's 3 KiB or the indexer's 4 KiB: 6 KiB in whole layer pages.
+"""
 
 import pytest
 from hypothesis import given
@@ -15,8 +18,25 @@ from hisparse_runtime.capacity import (
     host_pool,
     minimum_device_blocks,
 )
-from hisparse_runtime.policy import plan_limits
-from tests.unit.capacity.models import TINY, TINY_PAGE_BYTES
+from hisparse_runtime.engine.build import EngineOptions, build_settings
+from hisparse_runtime.engine.model_config import read_model_config
+from hisparse_runtime.policy import HiSparseMemory
+from tests.unit.capacity.models import TINY, TINY_CONFIG, TINY_PAGE_BYTES
+
+# The engine's own fields; those that memory depends on are the tiny model's.
+_MODEL_CONFIG = {
+    **TINY_CONFIG,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "q_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "index_n_heads": 4,
+    "vocab_size": 512,
+    "intermediate_size": 128,
+    "rope_theta": 10000.0,
+    "rms_norm_eps": 1e-6,
+}
 
 
 def test_the_null_block_holds_no_tokens() -> None:
@@ -26,9 +46,9 @@ def test_the_null_block_holds_no_tokens() -> None:
     assert tiers.host_tokens(TINY_PAGE_BYTES) == tiers.host_tokens(0) == 0
 
 
-def test_a_resident_page_takes_two_device_blocks() -> None:
-    # 8 MiB / 12 KiB = 682 blocks, 681 without the null block: 340 pages and their indexer pages
-    assert device_pool_tokens(TINY, device_pool_bytes=8 << 20) == 340 * 16
+def test_a_resident_page_takes_a_device_block_in_each_group_and_one_for_its_indexer_keys() -> None:
+    # 8 MiB / 6 KiB = 1,365 blocks, 1,364 without the null block: 272 pages in four groups, and their indexer pages
+    assert device_pool_tokens(TINY, device_pool_bytes=8 << 20) == 272 * 16
 
 
 def test_the_default_hot_region_is_twice_the_top_k() -> None:
@@ -36,30 +56,30 @@ def test_the_default_hot_region_is_twice_the_top_k() -> None:
 
 
 def test_a_long_request_needs_indexer_pages_a_window_and_a_hot_region() -> None:
-    # 256 indexer pages, 16 + 3 resident pages, 8 blocks of hot region, the null block
-    assert minimum_device_blocks(TINY, max_model_len=4096, max_num_batched_tokens=256, device_buffer_rows=128) == 284
+    # 256 indexer pages; in four groups 16 + 3 resident pages and 8 blocks of hot region; the null block
+    assert minimum_device_blocks(TINY, max_model_len=4096, max_num_batched_tokens=256, device_buffer_rows=128) == 365
 
 
-def test_a_short_request_needs_no_hot_region() -> None:
-    # 4 pages resident and their 4 indexer pages are fewer than a window and a hot region
-    assert minimum_device_blocks(TINY, max_model_len=64, max_num_batched_tokens=256, device_buffer_rows=128) == 9
+def test_a_short_request_needs_a_hot_region_too() -> None:
+    # With its prefix on the host it begins with one. 4 indexer pages; in four groups 4 pages and 8 blocks; the null block
+    assert minimum_device_blocks(TINY, max_model_len=64, max_num_batched_tokens=256, device_buffer_rows=128) == 53
 
 
 def test_a_small_device_pool_says_what_it_holds_and_both_ways_out() -> None:
     with pytest.raises(DeviceMemoryError) as caught:
         _check_device(1 << 20, max_model_len=4096)
     assert str(caught.value) == (
-        "device pool 1.0 MiB has 85 blocks of 12.0 KiB; one request of engine.maxModelLen 4,096 needs 284 (256 for indexer pages,"
-        " 27 for resident pages and a hot region, the null block): raise engine.gpuKVCache to at least 3489792 or lower"
-        " engine.maxModelLen to 912"
+        "device pool 1.0 MiB has 170 blocks of 6.0 KiB; one request of engine.maxModelLen 4,096 needs 365 (256 for indexer pages,"
+        " 108 for resident pages and a hot region, the null block): raise engine.gpuKVCache to at least 2242560 or lower"
+        " engine.maxModelLen to 976"
     )
     assert caught.value.reason == "InsufficientDeviceMemory"
-    _check_device(3489792, max_model_len=4096)
-    _check_device(1 << 20, max_model_len=912)
+    _check_device(2242560, max_model_len=4096)
+    _check_device(1 << 20, max_model_len=976)
 
 
 def test_a_device_pool_without_a_block_offers_no_shorter_request() -> None:
-    with pytest.raises(DeviceMemoryError, match=r"to at least 3489792$"):
+    with pytest.raises(DeviceMemoryError, match=r"to at least 2242560$"):
         _check_device(1024, max_model_len=4096)
 
 
@@ -84,16 +104,17 @@ def test_the_engine_accepts_what_capacity_accepts(
         )
     except CapacityError:
         return
-    plan_limits(
-        TINY,
+    options = EngineOptions(
+        max_model_len=max_model_len,
+        max_num_seqs=4,
+        max_num_batched_tokens=max_num_batched_tokens,
         gpu_kv_bytes=device_pool_bytes,
         host_pool_bytes=host_pool_bytes,
         cpu_bytes_to_use=1 << 20,
         device_buffer_size=device_buffer_rows,
-        max_model_len=max_model_len,
-        max_num_seqs=4,
-        max_num_batched_tokens=max_num_batched_tokens,
     )
+    settings = build_settings(read_model_config(_MODEL_CONFIG), options)
+    HiSparseMemory(settings.policy)
 
 
 def _check_device(device_pool_bytes: int, *, max_model_len: int) -> None:

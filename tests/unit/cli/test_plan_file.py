@@ -92,8 +92,8 @@ def test_the_embedded_example_gets_what_the_operator_gives_it() -> None:
     assert answer["asked"]["engine"] == "Embedded"
     assert answer["geometry"]["row_bytes"] == (32 + 16) * 4
     assert answer["gpu"] == {
-        "bytes_per_block": 4 * 16 * 192,
-        "num_blocks": (8 << 20) // (4 * 16 * 192),
+        "bytes_per_block": 2 * 16 * 192,  # the indexer's page of 4 x 16 x 64 bytes, in whole layer pages
+        "num_blocks": (8 << 20) // (2 * 16 * 192),
         "kv_bytes": 8 << 20,
         "is_estimated": False,
         "overhead_bytes": None,

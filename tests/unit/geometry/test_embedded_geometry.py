@@ -19,12 +19,15 @@ def test_sizes_of_the_tiny_model() -> None:
     # (32 + 16) floats of 4 bytes in each of 4 layers, 16 tokens to a page
     assert (geometry.row_bytes, geometry.host_page_bytes) == (192, 4 * 16 * 192)
     assert geometry.indexer_page_bytes == 4 * 16 * 64
-    assert geometry.device_block_bytes == 12 * 1024
+    # One layer's page is 3 KiB and two are more than the indexer's 4 KiB, so each layer is a group of its own.
+    assert geometry.layers_per_group == (1, 1, 1, 1)
+    assert geometry.device_block_bytes == 6 * 1024
 
 
 def test_the_larger_page_decides_the_device_block_in_whole_layer_pages() -> None:
     geometry = embedded_geometry({**TINY, "index_head_dim": 128})
     assert geometry.indexer_page_bytes == 4 * 16 * 512
+    assert geometry.layers_per_group == (4,)
     assert geometry.device_block_bytes == 11 * 16 * 192  # 33,792: the next multiple above 32,768
 
 

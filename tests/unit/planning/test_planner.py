@@ -30,7 +30,7 @@ def test_one_pod_on_one_node_gets_what_the_bound_allows() -> None:
         shm_bytes=440 * MIB,
         memory_bytes=704 * MIB,
         host_pool_tokens=24_063 * 16,
-        device_pool_tokens=340 * 16,
+        device_pool_tokens=272 * 16,
         startup_seconds=120,
         termination_seconds=45,
         arithmetic=(
@@ -160,8 +160,8 @@ def test_a_host_pool_that_holds_no_longest_request_is_refused() -> None:
 
 
 def test_a_device_pool_that_holds_no_longest_request_is_refused() -> None:
-    with pytest.raises(Infeasible, match=r"raise engine\.gpuKVCache to at least 3489792") as caught:
-        plan(sample_spec(engine={"gpuKVCache": "3Mi"}), deployment=OWN, nodes=[sample_node()], pods=[])
+    with pytest.raises(Infeasible, match=r"raise engine\.gpuKVCache to at least 2242560") as caught:
+        plan(sample_spec(engine={"gpuKVCache": "2Mi"}), deployment=OWN, nodes=[sample_node()], pods=[])
     assert caught.value.reason == "InsufficientDeviceMemory"
 
 
