@@ -153,7 +153,7 @@ def give_back(pools: Pools, leftover: Leftover) -> None:
     """Tail first; of the device pool then hot blocks are handed out first, then pages without a copy, then the rest."""
     pools.host.release(leftover.host[::-1])
     pools.device.release(leftover.indexer[::-1])
-    ended = pools.frames.release(leftover.frames[::-1], pools.device)
+    ended = pools.frames.release(leftover.frames[::-1])
     blocks = pools.frames.blocks[ended].T[::-1].ravel()
     pools.frames.end(ended)
     pools.device.release(blocks)

@@ -70,10 +70,9 @@ class Frames:
             pool.hold(self.blocks[free].ravel())
         self.holders[frames] += 1
 
-    def release(self, frames: Numbers, pool: BlockPool) -> Numbers:
+    def release(self, frames: Numbers) -> Numbers:
         """One holder less. Returns those that nobody holds any more: their blocks, still held in the pool, are for the caller to
         release in an order of his, after `end`."""
-        assert len(frames) == 0 or self.holders[frames].min() > 0, f"{pool.name} pool: a frame is released but nobody holds it"
         self.holders[frames] -= 1
         ended: Numbers = frames[self.holders[frames] == 0]
         return ended
@@ -85,7 +84,6 @@ class Frames:
 
         Blocks go to the tail page by page, or group by group.
         """
-        assert len(frames) == 0 or self.holders[frames].min() > 0, f"{pool.name} pool: a frame is unpinned but nobody holds it"
         self.holders[frames] -= 1
         free = frames[self.holders[frames] == 0]
         if len(free):

@@ -130,7 +130,7 @@ class PageTable:
         """Pages before the tail: only those are ever unpinned."""
         return self.num_pages - TAIL_PAGES
 
-    def pages_in(self, state: PageState) -> Numbers:
+    def pages_in(self, state: int) -> Numbers:
         """Ascending."""
         return np.flatnonzero(self.states == state).astype(np.int32)
 
@@ -156,7 +156,7 @@ class PageTable:
         self._states[page] = DIRTY
         self._shift(HOST_ONLY, DIRTY, 1)
 
-    def move(self, pages: Numbers | slice, before: PageState, after: PageState, *, count: int) -> None:
+    def move(self, pages: Numbers | slice, before: int, after: int, *, count: int) -> None:
         """`count` pages go from one state to the next."""
         self._states[pages] = after
         self._shift(before, after, count)
@@ -203,7 +203,7 @@ class PageTable:
         self.totals.requests[self.residency] -= 1
         self.totals.hot_regions -= self.can_read_host
 
-    def _shift(self, before: PageState, after: PageState, count: int) -> None:
+    def _shift(self, before: int, after: int, count: int) -> None:
         counts = self.counts
         counts[before] -= count
         counts[after] += count

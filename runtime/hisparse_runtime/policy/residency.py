@@ -17,15 +17,20 @@ def materialise(pools: Pools, transfers: Transfers, table: PageTable, *, num_tok
     num_full = num_tokens // pools.settings.page_tokens
     if num_full <= table.num_planned and not table.passed_over:
         return
-    budget = max(pools.settings.max_transfers_per_step - len(transfers.to_send), 0)
-    candidates = np.array([*table.passed_over, *range(table.num_planned, num_full)], dtype=np.int32)
+    candidates = np.arange(table.num_planned, num_full, dtype=np.int32)
+    if table.passed_over:
+        candidates = np.concatenate((np.array(table.passed_over, dtype=np.int32), candidates))
+        table.passed_over = []
+    table.num_planned = max(table.num_planned, num_full)
     states = table.states[candidates]
     dirty = candidates[states == DIRTY]
-    is_restoring = (states == PENDING) & ~table.valid[candidates]
-    table.passed_over = sorted((*candidates[is_restoring].tolist(), *dirty[budget:].tolist()))
-    table.num_planned = max(table.num_planned, num_full)
-    if len(dirty[:budget]):
-        transfers.plan(table, dirty[:budget])
+    budget = max(pools.settings.max_transfers_per_step - len(transfers.to_send), 0)
+    if len(dirty) < len(candidates) or len(dirty) > budget:
+        is_restoring = (states == PENDING) & ~table.valid[candidates]
+        table.passed_over = sorted((*candidates[is_restoring].tolist(), *dirty[budget:].tolist()))
+        dirty = dirty[:budget]
+    if len(dirty):
+        transfers.plan(table, dirty)
 
 
 def update(pools: Pools, table: PageTable) -> None:

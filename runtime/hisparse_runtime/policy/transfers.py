@@ -85,7 +85,7 @@ class Transfers:
 
     def _release_frames(self, done: list[Transfer]) -> None:
         pools = self._pools
-        ended = pools.frames.release(np.array([transfer.frame for transfer in done], dtype=np.int32), pools.device)
+        ended = pools.frames.release(np.array([transfer.frame for transfer in done], dtype=np.int32))
         if len(ended):
             blocks = pools.frames.blocks[ended].ravel()[::-1]
             pools.frames.end(ended)

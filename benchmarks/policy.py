@@ -1,0 +1,232 @@
+"""`python -m benchmarks.policy [--quick] [--json FILE]`: residency work per scheduler step, vLLM's and ours under the same load.
+
+Residency work is what a step costs with HiSparse beyond what it costs without it, in the same scheduler under the same load. All
+four are measured in turn, round by round, so that a change of the machine's speed meets them all. The figure is how many times
+vLLM's residency work is ours, at 64 requests x 1,250 pages x 20 groups, in decode or prefill, whichever is less.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.policy_cases import Case, cases
+from benchmarks.policy_ours import Session
+from tools.upstream import upstream
+
+_GOAL = 10.0
+_MAX_STEP_MS = 10.0
+_VERSION = "0.32"
+_ROUNDS, _QUICK_ROUNDS = 8, 3
+_STEPS_PER_ROUND = 48
+# All requests of the load reach the end of a page in the same step, every 64 steps: the slowest steps in decode.
+_FIGURE_REQUESTS, _FIGURE_PAGES, _FIGURE_GROUPS = 64, 1250, 20
+_REPOSITORY = Path(__file__).resolve().parents[1]
+
+Run = Callable[[int], list[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Milliseconds of steps: medians with and without HiSparse, the residency work between the means, the slowest with it."""
+
+    with_ms: float
+    without_ms: float
+    residency_ms: float
+    slowest_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    phase: str
+    num_requests: int
+    num_pages: int
+    num_groups: int
+    vllm: Side | None
+    ours: Side
+
+    @property
+    def ratio(self) -> float:
+        """How many times our residency work is vLLM's."""
+        return self.vllm.residency_ms / self.ours.residency_ms if self.vllm is not None else 0.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.policy", description="Residency work per scheduler step.")
+    parser.add_argument("--quick", action="store_true", help="1 and 64 requests x 1,250 pages, fewer rounds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON, too")
+    parser.add_argument("--ours", action="store_true", help="without vLLM, which takes most of the time: no figure then")
+    arguments = parser.parse_args()
+    rounds = _QUICK_ROUNDS if arguments.quick else _ROUNDS
+    pairs = [case for case in cases(quick=arguments.quick) if case.with_hisparse]
+    rows = []
+    print(_HEADER)
+    if arguments.ours:
+        for case in pairs:
+            rows.append(measure(case, None, rounds=rounds))
+            print(_line(rows[-1]), flush=True)
+    else:
+        with Upstream() as vllm:
+            for case in pairs:
+                rows.append(measure(case, vllm, rounds=rounds))
+                print(_line(rows[-1]), flush=True)
+    figured = [row for row in rows if (row.num_requests, row.num_pages, row.num_groups) == _FIGURE]
+    figure = min(row.ratio for row in figured)
+    slowest = max(row.ours.slowest_ms for row in figured)
+    report = {
+        "benchmark": "policy",
+        "figure": figure,
+        "goal": _GOAL,
+        "rows": [asdict(row) for row in rows],
+        "machine": _machine(),
+    }
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print(f"bytes per page of ours: {bytes_per_page(20):.0f} at 20 groups, {bytes_per_page(6):.0f} at 6")
+    print(f"slowest step of ours at {' x '.join(f'{size:,}' for size in _FIGURE)}: {slowest:.1f} ms (goal <= {_MAX_STEP_MS:.0f})")
+    print(f"policy: {figure:.1f} (goal >= {_GOAL:.0f})")
+    return 0
+
+
+_FIGURE = (_FIGURE_REQUESTS, _FIGURE_PAGES, _FIGURE_GROUPS)
+_HEADER = (
+    f"{'':34}{'vLLM ' + _VERSION + ', ms a step':>34}{'ours, ms a step':>36}\n"
+    f"{'phase   requests   pages   groups':34}{'without':>10}{'with':>8}{'residency':>11}{'max':>9}"
+    f"{'without':>10}{'with':>8}{'residency':>11}{'max':>7}{'ratio':>8}"
+)
+
+
+def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
+    """Rounds of vLLM's and our steps in turn, with HiSparse and without."""
+    runs: dict[tuple[str, bool], Run] = {}
+    closers = []
+    for with_hisparse in (True, False):
+        side = replace(case, with_hisparse=with_hisparse)
+        runs["ours", with_hisparse] = _ours(side)
+        if vllm is not None:
+            number = vllm.open(side)
+            closers.append(number)
+            runs["vllm", with_hisparse] = lambda steps, number=number: vllm.run(number, steps)  # type: ignore[misc]
+    seconds: dict[tuple[str, bool], list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            seconds[name] += run(_STEPS_PER_ROUND)
+    for number in closers:
+        assert vllm is not None
+        vllm.close(number)
+    return Row(
+        phase=case.phase,
+        num_requests=case.num_requests,
+        num_pages=case.num_pages,
+        num_groups=case.num_groups,
+        vllm=_side(seconds["vllm", True], seconds["vllm", False]) if vllm is not None else None,
+        ours=_side(seconds["ours", True], seconds["ours", False]),
+    )
+
+
+def _ours(case: Case) -> Run:
+    session = Session(case)
+
+    def run(num_steps: int) -> list[float]:
+        schedule, update = session.run(num_steps)
+        return [first + second for first, second in zip(schedule, update, strict=True)]
+
+    return run
+
+
+def _side(with_s: Sequence[float], without_s: Sequence[float]) -> Side:
+    return Side(
+        with_ms=1e3 * statistics.median(with_s),
+        without_ms=1e3 * statistics.median(without_s),
+        residency_ms=1e3 * (statistics.fmean(with_s) - statistics.fmean(without_s)),
+        slowest_ms=1e3 * max(with_s),
+    )
+
+
+class Upstream(AbstractContextManager["Upstream"]):
+    """vLLM's scheduler in its own environment (`policy_upstream`)."""
+
+    def __init__(self) -> None:
+        environment = upstream(_VERSION)
+        self._process = subprocess.Popen(
+            [str(environment.python), "-m", "benchmarks.policy_upstream"],
+            cwd=_REPOSITORY,
+            env={**os.environ, **environment.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def open(self, case: Case) -> int:
+        return int(self._ask({"open": asdict(case)})["session"])
+
+    def run(self, session: int, num_steps: int) -> list[float]:
+        """Seconds of each step."""
+        answer = self._ask({"session": session, "steps": num_steps})
+        return [first + second for first, second in zip(answer["schedule_s"], answer["update_s"], strict=True)]
+
+    def close(self, session: int) -> None:
+        self._ask({"close": session})
+
+    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"vLLM's process ended with {self._process.wait()} at {command}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def bytes_per_page(num_groups: int) -> float:
+    """Of a request's page, resident, published and copied, in the policy's arrays and dictionaries."""
+    table = 4 + 4 + 4 + 1 + 1  # host block, indexer block, frame, state, valid
+    frame = 4 * num_groups + 4 + 4 + 4 + 4  # blocks, holders, reader, its page, unused stack
+    per_block = 2 * 2 * 4 + 8 + 4 + 1 + 4  # ring of twice the blocks, place, holders, named, frame
+    names = 2 * (sys.getsizeof(b"\0" * 16) + 100)  # a name, and its entries in the indexes of both pools
+    return table + frame + per_block * (num_groups + 1 + 1) + names
+
+
+def _line(row: Row) -> str:
+    vllm = _numbers(row.vllm, 9) if row.vllm is not None else " " * 38
+    ratio = f"{row.ratio:8.1f}" if row.vllm is not None else ""
+    return f"{row.phase:10}{row.num_requests:6,}{row.num_pages:10,}{row.num_groups:8}{vllm}{_numbers(row.ours, 7)}{ratio}"
+
+
+def _numbers(side: Side, width: int) -> str:
+    return f"{side.without_ms:10.2f}{side.with_ms:8.2f}{side.residency_ms:11.3f}{side.slowest_ms:{width}.1f}"
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "vllm": _VERSION,
+        "system": platform.platform(),
+        "processors": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "time": time.strftime("%Y-%m-%d"),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
