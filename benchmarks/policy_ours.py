@@ -49,13 +49,13 @@ class Session:
         gc.freeze()
 
     def run(self, num_steps: int) -> tuple[list[float], list[float]]:
-        """Seconds of each step in `schedule` and in `update`. In phase "prefill" each has a chunk of a prompt."""
+        """Seconds of each step on the clock, and of the processor. In phase "prefill" each has a chunk of a prompt."""
         steps = []
         for _ in range(num_steps):
             if self._case.phase == "prefill":
                 self._feed()
             steps.append(self._step(imported=()))
-        return [schedule for schedule, _ in steps], [update for _, update in steps]
+        return [seconds for seconds, _ in steps], [cpu_seconds for _, cpu_seconds in steps]
 
     def _feed(self) -> None:
         current = self.scheduler.requests.get(f"prefilled-{self._num_prefills}")
@@ -79,12 +79,12 @@ class Session:
         )
 
     def _step(self, *, imported: Collection[str]) -> tuple[float, float]:
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.thread_time()
         plan = self.scheduler.schedule()
-        scheduled = time.perf_counter()
+        seconds, cpu_seconds = time.perf_counter() - begin, time.thread_time() - cpu_begin
         tokens = {each.request_id: (TOKEN,) for each in plan.requests if each.wants_token}
         completed = [transfer.transfer_id for transfer in plan.changes.transfers]
         result = StepResult(tokens=tokens, completed=completed, imported=imported)
-        answered = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.thread_time()
         self.scheduler.update(plan, result)
-        return scheduled - begin, time.perf_counter() - answered
+        return seconds + time.perf_counter() - begin, cpu_seconds + time.thread_time() - cpu_begin

@@ -110,6 +110,7 @@ def test_i5_page_that_loses_a_block_is_lost_in_all_groups_and_for_all_its_reader
     assert len(lost) == 1
     assert states(memory, "b")[lost[0]] == "HOST_ONLY"
     assert memory.pools.device.num_free == len(unpinned) - 1
+    assert not memory.pools.frames.frame_of_blocks()[memory.pools.frames.blocks[shared[lost]]].any()
     told = memory.step("a", "b").tables
     for name in ("a", "b"):
         assert told[name].moved.tolist() == lost
