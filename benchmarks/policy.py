@@ -35,14 +35,14 @@ _STEPS_PER_ROUND = 48
 _FIGURE_REQUESTS, _FIGURE_PAGES, _FIGURE_GROUPS = 64, 1250, 20
 _REPOSITORY = Path(__file__).resolve().parents[1]
 
-Run = Callable[[int], tuple[list[float], list[float]]]
+Run = Callable[[int], list[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """Milliseconds of steps: medians with and without HiSparse, the residency work between their means, the slowest with it.
 
-    Means leave out one step of a hundred, in which the machine did something else. The slowest of ours is in processor time.
+    All in processor time of the scheduler's thread, so that what else the machine does counts for neither side.
     """
 
     with_ms: float
@@ -123,12 +123,9 @@ def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
             closers.append(number)
             runs["vllm", with_hisparse] = lambda steps, number=number: vllm.run(number, steps)  # type: ignore[misc]
     seconds: dict[tuple[str, bool], list[float]] = {name: [] for name in runs}
-    slowest = dict.fromkeys(runs, 0.0)
     for _ in range(rounds):
         for name, run in runs.items():
-            steps, cpu = run(_STEPS_PER_ROUND)
-            seconds[name] += steps
-            slowest[name] = max(slowest[name], *cpu)
+            seconds[name] += run(_STEPS_PER_ROUND)
     for number in closers:
         assert vllm is not None
         vllm.close(number)
@@ -137,22 +134,18 @@ def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
         num_requests=case.num_requests,
         num_pages=case.num_pages,
         num_groups=case.num_groups,
-        vllm=_side(seconds["vllm", True], seconds["vllm", False], slowest["vllm", True]) if vllm is not None else None,
-        ours=_side(seconds["ours", True], seconds["ours", False], slowest["ours", True]),
+        vllm=_side(seconds["vllm", True], seconds["vllm", False]) if vllm is not None else None,
+        ours=_side(seconds["ours", True], seconds["ours", False]),
     )
 
 
-def _side(with_s: Sequence[float], without_s: Sequence[float], slowest_s: float) -> Side:
+def _side(with_s: Sequence[float], without_s: Sequence[float]) -> Side:
     return Side(
         with_ms=1e3 * statistics.median(with_s),
         without_ms=1e3 * statistics.median(without_s),
-        residency_ms=1e3 * (_mean(with_s) - _mean(without_s)),
-        slowest_ms=1e3 * slowest_s,
+        residency_ms=1e3 * (statistics.fmean(with_s) - statistics.fmean(without_s)),
+        slowest_ms=1e3 * max(with_s),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return statistics.fmean(sorted(values)[: len(values) - len(values) // 100])
 
 
 class Upstream(AbstractContextManager["Upstream"]):
@@ -173,11 +166,10 @@ class Upstream(AbstractContextManager["Upstream"]):
     def open(self, case: Case) -> int:
         return int(self._ask({"open": asdict(case)})["session"])
 
-    def run(self, session: int, num_steps: int) -> tuple[list[float], list[float]]:
-        """Seconds of each step, twice."""
+    def run(self, session: int, num_steps: int) -> list[float]:
+        """Seconds of the processor in each step."""
         answer = self._ask({"session": session, "steps": num_steps})
-        seconds = [first + second for first, second in zip(answer["schedule_s"], answer["update_s"], strict=True)]
-        return seconds, seconds
+        return [first + second for first, second in zip(answer["schedule_s"], answer["update_s"], strict=True)]
 
     def close(self, session: int) -> None:
         self._ask({"close": session})

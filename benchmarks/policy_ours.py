@@ -48,14 +48,14 @@ class Session:
         gc.collect()
         gc.freeze()
 
-    def run(self, num_steps: int) -> tuple[list[float], list[float]]:
-        """Seconds of each step on the clock, and of the processor. In phase "prefill" each has a chunk of a prompt."""
+    def run(self, num_steps: int) -> list[float]:
+        """Seconds of the processor in each step. In phase "prefill" each has a chunk of a prompt."""
         steps = []
         for _ in range(num_steps):
             if self._case.phase == "prefill":
                 self._feed()
             steps.append(self._step(imported=()))
-        return [seconds for seconds, _ in steps], [cpu_seconds for _, cpu_seconds in steps]
+        return steps
 
     def _feed(self) -> None:
         current = self.scheduler.requests.get(f"prefilled-{self._num_prefills}")
@@ -78,13 +78,13 @@ class Session:
             )
         )
 
-    def _step(self, *, imported: Collection[str]) -> tuple[float, float]:
-        begin, cpu_begin = time.perf_counter(), time.thread_time()
+    def _step(self, *, imported: Collection[str]) -> float:
+        begin = time.thread_time()
         plan = self.scheduler.schedule()
-        seconds, cpu_seconds = time.perf_counter() - begin, time.thread_time() - cpu_begin
+        seconds = time.thread_time() - begin
         tokens = {each.request_id: (TOKEN,) for each in plan.requests if each.wants_token}
         completed = [transfer.transfer_id for transfer in plan.changes.transfers]
         result = StepResult(tokens=tokens, completed=completed, imported=imported)
-        begin, cpu_begin = time.perf_counter(), time.thread_time()
+        begin = time.thread_time()
         self.scheduler.update(plan, result)
-        return seconds + time.perf_counter() - begin, cpu_seconds + time.thread_time() - cpu_begin
+        return seconds + time.thread_time() - begin

@@ -2,7 +2,8 @@
 
 A JSON object a line on standard input, and one back for each. `{"open": CASE}` (fields of `policy_cases.Case`) makes a scheduler
 with its load: `{"session": 0, "seconds": 12.3, "resident_bytes": ...}`. `{"session": 0, "steps": 50}` runs steps:
-`{"schedule_s": [...], "update_s": [...], "scheduled_tokens": [...]}`, seconds of each in `schedule` and in `update_from_output`.
+`{"schedule_s": [...], "update_s": [...], "scheduled_tokens": [...]}`, seconds of the processor in each `schedule` and
+`update_from_output`.
 `{"close": 0}` gives its memory back. Sessions stand beside each other, so that rounds can alternate.
 """
 
@@ -96,15 +97,15 @@ class Session:
         )
 
     def _step(self, *, arrived: Any) -> tuple[float, float, int]:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         output = self._scheduler.schedule()
-        scheduled = time.perf_counter()
+        scheduled = time.thread_time()
         requests = self._scheduler.requests
         tokens = {name: () if requests[name].is_prefill_chunk else (TOKEN,) for name in output.num_scheduled_tokens}
         answer = self._worker.answer(output, tokens, completed=self._worker.sent(output), arrived=arrived)
-        answered = time.perf_counter()
+        answered = time.thread_time()
         self._scheduler.update_from_output(output, answer)
-        return scheduled - begin, time.perf_counter() - answered, output.total_num_scheduled_tokens
+        return scheduled - begin, time.thread_time() - answered, output.total_num_scheduled_tokens
 
 
 def _resident_bytes() -> int:

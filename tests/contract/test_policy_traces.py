@@ -23,7 +23,7 @@ def test_every_step_is_that_of_vllm_0_32(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", kinds())
 def test_every_step_is_that_of_vllm_0_33(kind: str) -> None:
-    """But for the offload tier, which is that of 0.32: the one of 0.33 also loads small hits within a step, and evicts otherwise."""
+    """But for the offload tier, which is that of 0.32: that of 0.33 also loads small hits within a step, and evicts otherwise."""
     for trace in traces(kind, version="0.33"):
         if trace.workload.settings.offload_pages is None:
             replay(trace, semantics=Semantics.V0_33)

@@ -24,7 +24,7 @@ class BlockPool:
         self.name = name
         self.num_blocks = num_blocks
         self.holders: NDArray[np.int32] = np.zeros(num_blocks, dtype=np.int32)
-        self.index = PrefixIndex()
+        self.index = PrefixIndex(num_blocks)
         self.queue = FreeQueue(num_blocks)
         self.num_cached = 0  # free blocks with a name
         self._is_named = np.zeros(num_blocks, dtype=np.bool_)

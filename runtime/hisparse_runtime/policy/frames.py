@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hisparse_runtime.policy.block_pool import BlockPool
+from hisparse_runtime.policy.by_name import ByName
 from hisparse_runtime.policy.free_queue import Blocks
 
 Numbers = NDArray[np.int32]
@@ -41,11 +42,11 @@ class Frames:
         self.num_groups = num_groups
         self.blocks: Blocks = np.zeros((count, num_groups), dtype=np.int32)
         self.holders: Numbers = np.zeros(count, dtype=np.int32)
-        self.copies: dict[bytes, int] = {}  # name of a published page -> frame with its content
+        self.copies: ByName[int] = ByName()  # name of a published page -> frame with its content
         self._frame_of = np.zeros(num_device_blocks, dtype=np.int32)  # by block
         self._unused: Numbers = np.arange(count - 1, 0, -1, dtype=np.int32)
         self._num_unused = count - 1
-        self._copy_names: dict[int, bytes] = {}
+        self._copy_names: list[bytes | None] = [None] * count  # by frame
         # Nearly every frame has one reader, which two arrays hold; sharing a prefix makes more.
         self._reader: Numbers = np.zeros(count, dtype=np.int32)  # 0: none
         self._reader_page: Numbers = np.zeros(count, dtype=np.int32)
@@ -102,10 +103,11 @@ class Frames:
 
     def record_copy(self, name: bytes, frame: int) -> None:
         """A prefix hit on the page of this name may read `frame`, until the pool takes one of its blocks."""
-        before = self.copies.get(name)
+        copies = self.copies.part(name)
+        before = copies.get(name)
         if before is not None:
-            del self._copy_names[before]
-        self.copies[name] = frame
+            self._copy_names[before] = None
+        copies[name] = frame
         self._copy_names[frame] = name
 
     def on_taken(self, blocks: Blocks) -> None:
@@ -121,9 +123,10 @@ class Frames:
         """Frames without holder and reader whose blocks go back for other uses."""
         self._frame_of[self.blocks[frames]] = NO_FRAME
         for frame in frames.tolist():
-            name = self._copy_names.pop(frame, None)
+            name = self._copy_names[frame]
             if name is not None:
-                del self.copies[name]
+                self._copy_names[frame] = None
+                del self.copies.part(name)[name]
         self._unused[self._num_unused : self._num_unused + len(frames)] = frames
         self._num_unused += len(frames)
 

@@ -75,7 +75,7 @@ def _check_frames(memory: HiSparseMemory) -> None:
                 holders[frame] += 1
     holders.update(int(frame) for leftover in memory.leftovers for frame in leftover.frames)
     _expect(pools.frames.readers() == readers, f"readers {pools.frames.readers()} differ from unpinned pages {readers}")
-    live = set(holders) | set(readers) | set(pools.frames.copies.values())
+    live = set(holders) | set(readers) | {frame for _, frame in pools.frames.copies.items()}
     _expect(len(live) <= pools.frames.num_live, f"{len(live)} frames are in use, {pools.frames.num_live} are handed out")
     for frame in range(1, len(pools.frames.holders)):
         counted, believed = holders[frame], int(pools.frames.holders[frame])

@@ -4,6 +4,8 @@ from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from hisparse_runtime.policy.by_name import ByName
+
 _DIGEST_BYTES = 16
 
 
@@ -48,39 +50,43 @@ class PrefixIndex:
 
     __slots__ = ("_blocks", "_names")
 
-    def __init__(self) -> None:
-        self._blocks: dict[bytes, int | list[int]] = {}
-        self._names: dict[int, bytes] = {}
+    def __init__(self, num_blocks: int) -> None:
+        self._blocks: ByName[int | list[int]] = ByName()
+        self._names: list[bytes | None] = [None] * num_blocks
 
     def __len__(self) -> int:
         """Different contents."""
         return len(self._blocks)
 
     def find(self, name: bytes) -> int | None:
-        found = self._blocks.get(name)
+        found = self._blocks.part(name).get(name)
         return found[0] if isinstance(found, list) else found
 
     def name_of(self, block: int) -> bytes | None:
-        return self._names.get(block)
+        return self._names[block]
 
     def add(self, name: bytes, block: int) -> None:
         self._names[block] = name
-        others = self._blocks.setdefault(name, block)
+        blocks = self._blocks.part(name)
+        others = blocks.setdefault(name, block)
         if isinstance(others, list):
             others.append(block)
         elif others != block:
-            self._blocks[name] = [others, block]
+            blocks[name] = [others, block]
 
     def forget(self, block: int) -> None:
         """The block is handed out for another content."""
-        name = self._names.pop(block)
-        others = self._blocks[name]
+        name = self._names[block]
+        assert name is not None, f"block {block} has no name"
+        self._names[block] = None
+        blocks = self._blocks.part(name)
+        others = blocks[name]
         if isinstance(others, list):
             others.remove(block)
             if len(others) == 1:
-                self._blocks[name] = others[0]
+                blocks[name] = others[0]
         else:
-            del self._blocks[name]
+            del blocks[name]
 
     def named_blocks(self) -> dict[int, bytes]:
-        return dict(self._names)
+        return {block: name for block, name in enumerate(self._names) if name is not None}

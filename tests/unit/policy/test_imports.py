@@ -33,7 +33,7 @@ def test_restored_page_that_is_full_is_clean_and_a_copy_for_others() -> None:
     (restore,) = memory.step("a").transfers
     memory.memory.acknowledge([restore.transfer_id])
     assert memory.table("a").states[4] == PageState.CLEAN_PINNED
-    assert list(memory.pools.frames.copies.values()) == [memory.table("a").frames[4]]
+    assert [frame for _, frame in memory.pools.frames.copies.items()] == [memory.table("a").frames[4]]
 
 
 def test_page_is_written_back_after_it_was_restored_and_filled() -> None:

@@ -18,7 +18,7 @@ def test_names_follow_a_growing_list() -> None:
 
 
 def test_block_named_first_is_found_until_it_is_handed_out() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex(8)
     for block in (7, 3, 5):
         index.add(b"page", block)
     assert (index.find(b"page"), len(index)) == (7, 1)
