@@ -6,6 +6,7 @@ vLLM's residency work is ours, at 64 requests x 1,250 pages x 20 groups, in deco
 """
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -129,6 +130,9 @@ def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
     for number in closers:
         assert vllm is not None
         vllm.close(number)
+    runs.clear()
+    gc.unfreeze()  # sessions froze what they made, which is gigabytes in the largest cases
+    gc.collect()
     return Row(
         phase=case.phase,
         num_requests=case.num_requests,
