@@ -140,16 +140,27 @@ def pod_memory(host_pool_bytes: int, cpu_bytes_to_use: int, shape: PodShape) -> 
 def tier_arithmetic(tiers: Tiers, *, host_pool_bytes: int, cpu_bytes_to_use: int) -> tuple[str, str]:
     """What each tier of one replica holds, as text. The first block of a host pool holds no data."""
     return (
-        _tier("host pool", host_pool_bytes, tiers.host_block_bytes, tiers, is_given=tiers.host_pool_bytes is not None),
-        _tier("offload", cpu_bytes_to_use, tiers.offload_block_bytes, tiers, is_given=tiers.cpu_bytes_to_use is not None),
+        _tier(
+            "host pool",
+            host_pool_bytes,
+            tiers.host_block_bytes,
+            tokens=tiers.host_tokens(host_pool_bytes),
+            is_given=tiers.host_pool_bytes is not None,
+        ),
+        _tier(
+            "offload",
+            cpu_bytes_to_use,
+            tiers.offload_block_bytes,
+            tokens=cpu_bytes_to_use // tiers.offload_block_bytes * tiers.page_tokens,
+            is_given=tiers.cpu_bytes_to_use is not None,
+        ),
     )
 
 
-def _tier(name: str, size_bytes: int, block_bytes: int, tiers: Tiers, *, is_given: bool) -> str:
-    blocks = size_bytes // block_bytes
-    tokens = max(0, blocks - 1) * tiers.page_tokens
+def _tier(name: str, size_bytes: int, block_bytes: int, *, tokens: int, is_given: bool) -> str:
     origin = "as given" if is_given else "tuned"
-    return f"{name}: {human_bytes(size_bytes)} {origin}, {blocks:,} blocks of {human_bytes(block_bytes)}, {tokens:,} tokens"
+    blocks = f"{size_bytes // block_bytes:,} blocks of {human_bytes(block_bytes)}"
+    return f"{name}: {human_bytes(size_bytes)} {origin}, {blocks}, {tokens:,} tokens"
 
 
 def _headroom_bytes(used_bytes: int, *, mapped_bytes: int) -> int:

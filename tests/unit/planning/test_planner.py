@@ -38,7 +38,7 @@ def test_one_pod_on_one_node_gets_what_the_bound_allows() -> None:
             "1 pod spread over 1 node: node-a decides with 1 of them, 16.00 GiB / 1 = 16.00 GiB for one pod",
             "hostMemory.max: 704.0 MiB of that for one pod",
             "host pool: 282.0 MiB tuned, 24,064 blocks of 12.0 KiB, 385,008 tokens",
-            "offload: 94.0 MiB tuned, 24,064 blocks of 4.0 KiB, 385,008 tokens",
+            "offload: 94.0 MiB tuned, 24,064 blocks of 4.0 KiB, 385,024 tokens",
             "shared memory: 282.0 MiB host pool + 94.0 MiB offload + 64.0 MiB slack = 440.0 MiB",
             f"memory of one pod: {memory_sum} = 704.0 MiB",
         ),

@@ -264,8 +264,7 @@ def _embedded(made: Plan, geometry: ModelGeometry, *, asked: Asked, min_host_blo
         offload=OffloadSection(
             cpu_bytes_to_use=made.cpu_bytes_to_use,
             bytes_per_token=geometry.indexer_page_bytes / geometry.page_tokens,
-            # the first block holds no data
-            tokens=max(0, offload_blocks - 1) * geometry.page_tokens,
+            tokens=offload_blocks * geometry.page_tokens,
         ),
         concurrency=None,
         pod=PodSection(
