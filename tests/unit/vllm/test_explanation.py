@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hisparse_runtime.geometry import complete_config, vllm_version
 from hisparse_runtime.vllm.explain.explanation import explain, shell_text
 from hisparse_runtime.vllm.explain.findings import Stage
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
@@ -115,6 +116,14 @@ def test_connectors_are_put_right(options: tuple[str, ...], code: str, stage: St
         ((), ("VLLM_USE_V2_MODEL_RUNNER=0",), "ModelRunnerV1", SERVE),
         ((), ("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",), "ExpandableSegments", SERVE),
         (("--block-size", "16"), (), "BlockSize", SERVE),
+        ((), ("VLLM_KV_CACHE_LAYOUT=HND",), "CacheLayout", SERVE),
+        (
+            ("--max-num-batched-tokens=8", "--max-num-seqs=9"),
+            (),
+            "FewerTokensThanRequests",
+            (*SERVE, "--max-num-batched-tokens", "9", "--max-num-seqs=9"),
+        ),
+        (("--speculative-config", '{"method":"mtp","num_speculative_tokens":"x"}'), (), "OutOfBounds", SERVE),
         (("--attention-config", '{"hisparse_config":{"device_buffer_size":100}}'), (), "DeviceBufferTooSmall", SERVE),
         (("--enable-auto-tool-choice",), (), "MissingPartner", SERVE),
         (("--max-num-seqqs", "5"), (), "UnknownOption", (*SERVE, "--max-num-seqs", "5")),
@@ -207,6 +216,24 @@ def test_a_model_without_an_indexer_is_served_without_hisparse() -> None:
     found = explain(line, Knowledge(version=glm().version, config=config))
     assert codes(found) == ["NotSparse"]
     assert found.working == ("vllm", "serve", "m", "--kv-transfer-config", json.dumps(NIXL, separators=(",", ":")), "--port", "1")
+
+
+def test_methods_of_the_old_model_runner_have_no_place_beside_hisparse() -> None:
+    options = (*transfer(HISPARSE), "--speculative-config", '{"method":"ngram","num_speculative_tokens":2}')
+    assert codes(explained(*options, version="0.31")) == ["SpeculationWithoutRunner"]
+    assert codes(explained(*options, version="0.33")) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "nested", "code"),
+    [("0.31", True, "LinearAttention"), ("0.33", True, "NotSparse"), ("0.33", False, "LinearAttention")],
+)
+def test_models_with_linear_attention_are_served_without_hisparse(version: str, nested: bool, code: str) -> None:  # noqa: FBT001
+    text = dict(complete_config("glm-5.3", {})[0], linear_attn_config={})
+    config = {"text_config": text} if nested else text
+    found = explain((*SERVE, *transfer(HISPARSE)), Knowledge(version=vllm_version(version), config=config))
+    assert codes(found) == [code]
+    assert found.working == SERVE
 
 
 def test_other_gpus_than_nvidias_are_refused() -> None:

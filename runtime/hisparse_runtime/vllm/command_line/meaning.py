@@ -1,6 +1,5 @@
 """What a command line says, as far as HiSparse and the memory plan depend on it."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,11 +80,7 @@ class Meaning:
     @property
     def device_buffer_size(self) -> int | None:
         """Rows of a hot region. None: vLLM's default."""
-        size = (self.hisparse_config or {}).get("device_buffer_size")
-        if isinstance(size, str) and size.strip().isdigit():
-            return int(size)
-        is_number = isinstance(size, int | float) and math.isfinite(size)  # true counts as 1
-        return int(size) if is_number and size is not None else None
+        return whole_number((self.hisparse_config or {}).get("device_buffer_size"))
 
     @property
     def is_context_fitted(self) -> bool:
@@ -106,9 +101,8 @@ class Meaning:
     def num_mtp_tokens(self) -> int:
         """Draft tokens of MTP; 0 also where another method drafts."""
         config = self.speculation
-        number = config.get("num_speculative_tokens")
         is_mtp = str(config.get("method", "")).endswith(_MTP)
-        return number if is_mtp and isinstance(number, int) and not isinstance(number, bool) else 0
+        return max(0, whole_number(config.get("num_speculative_tokens")) or 0) if is_mtp else 0
 
     @property
     def cudagraph_mode(self) -> str | None:
@@ -128,6 +122,16 @@ class Meaning:
         for name in sizes:
             gpus *= max(1, self.number(name, default=1))
         return gpus
+
+
+def whole_number(value: object) -> int | None:
+    """As pydantic takes it: also texts of digits, and floats without a fraction; None for anything else. True counts as 1."""
+    if isinstance(value, str):
+        digits = value.strip()
+        return int(digits) if digits.removeprefix("-").isdecimal() else None
+    if isinstance(value, int):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 def read_meaning(line: CommandLine) -> Meaning:

@@ -11,7 +11,7 @@ from hisparse_runtime.vllm.command_line.edits import (
     without_option,
     without_variable,
 )
-from hisparse_runtime.vllm.command_line.meaning import ATTENTION, COMPILATION, KV_TRANSFER, Meaning
+from hisparse_runtime.vllm.command_line.meaning import ATTENTION, COMPILATION, KV_TRANSFER, SPECULATION, Meaning, whole_number
 from hisparse_runtime.vllm.command_line.transfer_config import without_hisparse
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
@@ -23,7 +23,13 @@ _ALLOWS_PARTIAL_ADMISSION = frozenset({"0.30"})
 _BOOLEANS = frozenset({"0", "1", "f", "false", "n", "no", "off", "on", "t", "true", "y", "yes"})
 _PP, _TP, _DCP = "--pipeline-parallel-size", "--tensor-parallel-size", "--decode-context-parallel-size"
 _RESERVE, _HYBRID, _DBO = "--scheduler-reserve-full-isl", "--disable-hybrid-kv-cache-manager", "--enable-dbo"
-_V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+_PCP, _DP = "--prefill-context-parallel-size", "--data-parallel-size"
+_V2_RUNNER, _LAYOUT = "VLLM_USE_V2_MODEL_RUNNER", "VLLM_KV_CACHE_LAYOUT"
+_BLOCK_OUTERMOST = ("BLHNC", "BLNHC", "BHLNC")
+_LAYOUTS = (*_BLOCK_OUTERMOST, "LBNHC", "LBHNC", "LHBNC", "NHD", "HND")
+_OLD_RUNNERS_ONLY = frozenset({"ngram", "ngram_gpu", "medusa", "mlp_speculator"})
+_WITHOUT_V2_RUNNER = {"0.30": _OLD_RUNNERS_ONLY, "0.31": _OLD_RUNNERS_ONLY}
+_NO_CONTEXT_PARALLEL_REPLICAS = frozenset({"0.30"})
 
 
 def field_rejections(meaning: Meaning) -> Iterator[Rejection]:
@@ -78,13 +84,25 @@ def feature_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejec
             says="HiSparse requires Model Runner V2" if is_off else "invalid literal for int()",
             edit=without_variable(_V2_RUNNER),
         )
+    yield from _environment(meaning)
+    method = meaning.speculation.get("method")
+    if method in _WITHOUT_V2_RUNNER.get(version, ()):
+        typed = meaning.typed(SPECULATION)
+        message = f"{typed}: model runner V2, which HiSparse needs, has no method {method} in {version}: mtp is the one for it"
+        yield _rejection(
+            "SpeculationWithoutRunner",
+            typed,
+            message,
+            says=f"does not yet support: speculative method '{method}'",
+            edit=None,
+        )
     if meaning.value(_DBO) is True:
         message = f"{_DBO}: model runner V2, which HiSparse needs, has no dual batch overlap"
         yield _rejection("DualBatchOverlap", _DBO, message, says="does not yet support", edit=without_option(_DBO))
     if knowledge.gpu is not None and not knowledge.gpu.supported:
         message = f"{knowledge.gpu.name}: {knowledge.gpu.note}"
         yield _rejection("NotCuda", "", message, says="HiSparse currently requires NVIDIA CUDA", edit=None)
-    yield from _parallelism(meaning)
+    yield from _parallelism(meaning, version)
     if meaning.cudagraph_mode == "FULL" and version not in _ALLOWS_FULL_GRAPHS:
         typed = meaning.typed(COMPILATION)
         message = f"{typed}: cudagraph_mode FULL; leave it at FULL_AND_PIECEWISE, which has full graphs for decode batches"
@@ -104,7 +122,7 @@ def feature_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejec
             "config.json has no 'index_topk' at its top level: HiSparse is for models whose lightning indexer picks the top-K"
             " tokens (GLM-5.x, DeepSeek-V3.2)"
         )
-        yield _rejection("NotSparse", "", message, says="only supported for DSA models", edit=_without_hisparse())
+        yield _rejection("NotSparse", "", message, says="only supported for DSA models", edit=without_hisparse_options())
     if meaning.value(_HYBRID) is True:
         typed = meaning.typed(_HYBRID)
         yield _rejection(
@@ -116,7 +134,26 @@ def feature_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejec
         )
 
 
-def _parallelism(meaning: Meaning) -> Iterator[Rejection]:
+def _environment(meaning: Meaning) -> Iterator[Rejection]:
+    layout = meaning.line.variable(_LAYOUT)
+    if layout is None or layout in _BLOCK_OUTERMOST:
+        return
+    yield Rejection(
+        code="CacheLayout",
+        stage=Stage.PLANNING,
+        option=_LAYOUT,
+        message=f"{_LAYOUT}={layout}: HiSparse needs a layout with the block outermost, which vLLM takes by itself",
+        says="cannot express this model's mixed page sizes" if layout in _LAYOUTS else "Invalid value",
+        edit=without_variable(_LAYOUT),
+    )
+
+
+def _parallelism(meaning: Meaning, version: str) -> Iterator[Rejection]:
+    ranks, replicas = meaning.number(_PCP, default=1), meaning.number(_DP, default=1)
+    if ranks > 1 and replicas > 1 and version in _NO_CONTEXT_PARALLEL_REPLICAS:
+        typed = meaning.typed(_PCP)
+        message = f"{typed} {ranks} with {replicas} data-parallel replicas: {version} has one or the other"
+        yield _rejection("ContextParallelReplicas", typed, message, says="PCP does not support", edit=without_option(_PCP))
     pipeline = meaning.number(_PP, default=1)
     if pipeline > 1:
         ranks = pipeline * meaning.number(_TP, default=1)
@@ -141,19 +178,13 @@ def _parallelism(meaning: Meaning) -> Iterator[Rejection]:
 
 
 def _size_problem(size: object) -> str:
-    """pydantic's words; it takes whole floats, and texts of digits."""
-    if size is None or (isinstance(size, int) and not isinstance(size, bool) and size > 0):
+    """In pydantic's words; empty where there is none."""
+    if size is None:
         return ""
-    if isinstance(size, str):
-        digits = size.strip().removeprefix("-")
-        if not digits.isdigit():
-            return "Input should be a valid integer"
-        return "" if int(size) > 0 else "Input should be greater than 0"
-    if isinstance(size, bool):
-        return "" if size else "Input should be greater than 0"
-    if isinstance(size, int | float) and size == int(size):
-        return "" if size > 0 else "Input should be greater than 0"
-    return "Input should be a valid integer"
+    rows = whole_number(size)
+    if rows is None:
+        return "Input should be a valid integer"
+    return "" if rows > 0 else "Input should be greater than 0"
 
 
 def _without_field(field: str) -> Edit:
@@ -174,7 +205,7 @@ def without_graph_mode() -> Edit:
     return with_json(COMPILATION, change, what="removed cudagraph_mode")
 
 
-def _without_hisparse() -> Edit:
+def without_hisparse_options() -> Edit:
     """What is left is an ordinary engine."""
 
     def of_attention(config: Json) -> Json:

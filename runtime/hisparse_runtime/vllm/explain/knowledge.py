@@ -7,6 +7,8 @@ from typing import Any
 from hisparse_runtime.capacity.gpus import Gpu
 from hisparse_runtime.geometry import ModelConfigError, SparseMlaModel, VllmVersion, read_model
 
+_LOOK_AT_THE_TOP = frozenset({"0.32", "0.33"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
@@ -30,8 +32,21 @@ class Knowledge:
 
     @property
     def is_known_to_lack_topk(self) -> bool:
-        """vLLM looks at the top of config.json only: models with a vision tower have it one level deeper."""
-        return self.config is not None and self.config.get("index_topk") is None
+        """0.32 and later look at the top of config.json only: models with a vision tower have it one level deeper."""
+        if self.config is None or self.config.get("index_topk") is not None:
+            return False
+        return self.version.name in _LOOK_AT_THE_TOP or self._text.get("index_topk") is None
+
+    @property
+    def has_linear_attention(self) -> bool:
+        """Layers without a KV cache of rows, as in GLM-5.3-Flash."""
+        return "linear_attn_config" in self._text
+
+    @property
+    def _text(self) -> Mapping[str, Any]:
+        config = self.config or {}
+        nested = config.get("text_config")
+        return nested if isinstance(nested, Mapping) else config
 
     @property
     def is_deepseek_v4(self) -> bool:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from hisparse_runtime.vllm.command_line.edits import Edit, Json, in_order, with_json, with_option, without_option
-from hisparse_runtime.vllm.command_line.meaning import SPECULATION, Meaning
+from hisparse_runtime.vllm.command_line.meaning import SPECULATION, Meaning, whole_number
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 
-_CHUNKED = "--enable-chunked-prefill"
+_CHUNKED, _BATCHED, _REQUESTS = "--enable-chunked-prefill", "--max-num-batched-tokens", "--max-num-seqs"
 _CONTEXT, _DTYPE, _SHARE = "--max-model-len", "--kv-cache-dtype", "--gpu-memory-utilization"
 _ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 _AT_LEAST_ONE = (
@@ -22,6 +22,7 @@ _SPECULATION_OPTIONS = (SPECULATION, "--spec-method", "--spec-model", "--spec-to
 
 def model_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     yield from _bounds(meaning)
+    yield from _step(meaning)
     yield from _dtype(meaning)
     yield from _context(meaning, knowledge)
     if meaning.speculation:
@@ -52,6 +53,18 @@ def _bounds(meaning: Meaning) -> Iterator[Rejection]:
         )
 
 
+def _step(meaning: Meaning) -> Iterator[Rejection]:
+    tokens, requests = meaning.value(_BATCHED), meaning.value(_REQUESTS)
+    if isinstance(tokens, int) and isinstance(requests, int) and 0 < tokens < requests:
+        yield _rejection(
+            "FewerTokensThanRequests",
+            _BATCHED,
+            f"{_BATCHED} {tokens:,}: each of {_REQUESTS} {requests:,} takes a token of a step",
+            says="must be greater than or equal to max_num_seqs",
+            edit=with_option(_BATCHED, str(requests)),
+        )
+
+
 def _dtype(meaning: Meaning) -> Iterator[Rejection]:
     """0.33; before, the parser has the list."""
     option, dtype = meaning.line.table.find(_DTYPE), meaning.value(_DTYPE)
@@ -69,7 +82,7 @@ def _context(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     context, model = meaning.value(_CONTEXT), knowledge.model
     if not isinstance(context, int) or model is None or meaning.line.variable(_ALLOW_LONG) == "1":
         return
-    longest, batched = model.max_position_embeddings, meaning.value("--max-num-batched-tokens")
+    longest, batched = model.max_position_embeddings, meaning.value(_BATCHED)
     if meaning.value(_CHUNKED) is False and isinstance(batched, int) and batched < context:
         yield _rejection(
             "PromptsInOneStep",
@@ -119,12 +132,12 @@ def _speculation(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
             says="num_speculative_tokens must be provided",
             edit=_speculation_with("num_speculative_tokens", 1),
         )
-    elif isinstance(number, int) and number <= 0:
+    elif (tokens := whole_number(number)) is None or tokens <= 0:
         yield _rejection(
             "OutOfBounds",
             typed,
-            f"{typed}: num_speculative_tokens {number} is not above zero",
-            says="Input should be greater than 0",
+            f"{typed}: num_speculative_tokens {number!r} is no whole number above zero",
+            says="Input should be a valid integer" if tokens is None else "Input should be greater than 0",
             edit=_without_speculation(),
         )
     elif knowledge.model is not None and meaning.num_mtp_tokens:

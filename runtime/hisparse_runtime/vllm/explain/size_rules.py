@@ -31,6 +31,7 @@ from hisparse_runtime.vllm.command_line.connectors import OFFLOADING, TIERING_SP
 from hisparse_runtime.vllm.command_line.edits import Edit, Json, in_order, with_json, with_option, without_option
 from hisparse_runtime.vllm.command_line.meaning import ATTENTION, KV_TRANSFER, Meaning
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
+from hisparse_runtime.vllm.explain.hisparse_rules import without_hisparse_options
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 from hisparse_runtime.vllm.explain.model_rules import speculation_with_tokens
 from hisparse_runtime.vllm.explain.offload_rules import offloaded_bytes
@@ -48,7 +49,18 @@ _CHECKS_BUFFER_IN_SEARCH = frozenset({"0.30"})
 
 def size_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     """For a line with HiSparse. Without a GPU, only what does not depend on it."""
-    model = knowledge.model
+    yield from _kind_of_model(knowledge)
+    if sizes_depend_on(meaning) or knowledge.has_linear_attention:
+        return
+    yield from _block_size(meaning, knowledge)
+    model, device = knowledge.model, knowledge.gpu
+    if model is not None:
+        yield from _hot_region(meaning, knowledge, model)
+        if device is not None and device.supported:
+            yield from _pools(meaning, knowledge, model, device)
+
+
+def _kind_of_model(knowledge: Knowledge) -> Iterator[Rejection]:
     if knowledge.is_deepseek_v4:
         yield _rejection(
             "DeepSeekV4",
@@ -56,35 +68,36 @@ def size_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejectio
             "model_type deepseek_v4: HiSparse does not support it, up to 0.33",
             says="HiSparse does not support DeepSeek V4",
         )
-    if sizes_depend_on(meaning):
-        return
-    yield from _block_size(meaning, knowledge)
-    if model is None:
-        return
-    yield from _hot_region(meaning, knowledge, model)
-    device = knowledge.gpu
-    if device is None or not device.supported:
-        return
+    if knowledge.has_linear_attention and not knowledge.is_known_to_lack_topk:
+        yield _rejection(
+            "LinearAttention",
+            "",
+            "the model has layers of linear attention, whose caches HiSparse cannot lay out beside its own, up to 0.33",
+            says="KV cache layout",
+            edit=without_hisparse_options(),
+        )
+
+
+def _pools(meaning: Meaning, knowledge: Knowledge, model: SparseMlaModel, device: Gpu) -> Iterator[Rejection]:
     memory = kv_bytes(meaning, knowledge)
     # without KV memory, all that it decides is taken for large enough
     settings = engine_settings(meaning, knowledge, gpu=device, gpu_kv_bytes=memory[0] if memory else device.memory_bytes)
-    try:
-        vllm_cache_format(model, kv_cache_dtype=settings.kv_cache_dtype, capability=device.capability, version=knowledge.version)
-    except CacheFormatError as error:
-        yield _format_rejection(error, device, settings)
-        return
     pool = pool_gib(meaning.hisparse_connectors[0]) if len(meaning.hisparse_connectors) == 1 else None
     try:
+        # before anything else, as sizes come in another order
+        vllm_cache_format(model, kv_cache_dtype=settings.kv_cache_dtype, capability=device.capability, version=knowledge.version)
         sizes = size_vllm(model, settings, host_pool_bytes=None if pool is None else gib_bytes(pool), names=LINE_NAMES)
+    except CacheFormatError as error:
+        yield _format_rejection(error, device, settings)
     except DeviceMemoryError as error:
         yield _device_rejection(error, model, settings)
-        return
     except (CapacityError, ModelConfigError):
         return  # a rule of its own has named it
-    if pool is not None:
-        yield from _host_pool(pool, sizes, meaning)
-    yield from _offload(meaning, sizes)
-    yield from _resolver(meaning, sizes, device)
+    else:
+        if pool is not None:
+            yield from _host_pool(pool, sizes, meaning)
+        yield from _offload(meaning, sizes)
+        yield from _resolver(meaning, sizes, device)
 
 
 def _block_size(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
