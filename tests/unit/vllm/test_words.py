@@ -13,6 +13,7 @@ from tests.unit.vllm.lines import read, table
         ("VLLM_USE_V2_MODEL_RUNNER=1", "numactl", "--all", "/opt/bin/vllm", "serve", "--model", "m", "stray", "--nope", "1"),
         ("python3", "-m", "vllm.entrypoints.openai.api_server", "--model=m", "--served-model-name", "a", "b"),
         ("serve", "model", "-O3", "--max-num", "5"),
+        ("docker", "run", "--gpus", "all", "--ipc=host", "vllm/vllm-openai:v0.33.0", "--model", "m", "-tp", "8"),
     ],
 )
 def test_every_word_comes_back(words: tuple[str, ...]) -> None:
@@ -36,6 +37,7 @@ def test_the_environment_in_front_is_kept_apart() -> None:
         (("serve", "-tp", "8", "--model", "m"), "m"),
         (("serve", "-tp", "8", "--model=m"), "m"),
         (("serve", "-tp", "8"), None),
+        (("docker", "run", "-it", "registry.local:5000/vllm/vllm-openai", "--model", "m", "-tp", "8"), "m"),
     ],
 )
 def test_the_model_is_the_word_that_no_option_takes(words: tuple[str, ...], model: str | None) -> None:

@@ -14,6 +14,7 @@ from hisparse_runtime.vllm.command_line.options import OptionTable, ServeOption,
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+_IMAGE = re.compile(r"([\w.-]+(:\d+)?/)*vllm-openai([:@]|$)")
 _MODEL_OPTION = re.compile(r"--model(=.+)?", re.DOTALL)
 _OPTIMIZATION_LEVEL = "--optimization-level"
 
@@ -116,11 +117,13 @@ def _assignment(word: str) -> tuple[str, str]:
 
 
 def _program_length(words: Sequence[str]) -> int:
-    """Words before the arguments: up to `serve`, or a module that serves."""
+    """Words before the arguments: up to `serve`, or a module or an image that serves."""
     for index, word in enumerate(words):
         if word == "serve" and (index == 0 or words[index - 1].rpartition("/")[2] == "vllm"):
             return index + 1
         if index and words[index - 1] == "-m" and word.startswith("vllm.entrypoints"):
+            return index + 1
+        if _IMAGE.match(word):  # runs `vllm serve` with what follows
             return index + 1
     raise CommandLineError("there is no `vllm serve` in it: give the command as you would run it, from `vllm serve MODEL` on")
 
