@@ -27,7 +27,7 @@ _PCP, _DP = "--prefill-context-parallel-size", "--data-parallel-size"
 _V2_RUNNER, _LAYOUT = "VLLM_USE_V2_MODEL_RUNNER", "VLLM_KV_CACHE_LAYOUT"
 _BLOCK_OUTERMOST = ("BLHNC", "BLNHC", "BHLNC")
 _LAYOUTS = (*_BLOCK_OUTERMOST, "LBNHC", "LBHNC", "LHBNC", "NHD", "HND")
-_OLD_RUNNERS_ONLY = frozenset({"ngram", "ngram_gpu", "medusa", "mlp_speculator"})
+_OLD_RUNNERS_ONLY = ("ngram", "ngram_gpu", "medusa", "mlp_speculator")  # a tuple: what JSON brings may not hash
 _WITHOUT_V2_RUNNER = {"0.30": _OLD_RUNNERS_ONLY, "0.31": _OLD_RUNNERS_ONLY}
 _NO_CONTEXT_PARALLEL_REPLICAS = frozenset({"0.30"})
 
