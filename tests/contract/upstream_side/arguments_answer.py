@@ -77,7 +77,7 @@ def answer(case: dict[str, Any], *, parser: Any) -> dict[str, Any]:
     known = {"id": case["id"], "vllm": import_module("vllm").__version__.split("+")[0]}
     Machine.num_gpus = case["num_gpus"]
     with tempfile.TemporaryDirectory() as folder, _environment(case["environment"]), _warnings() as said:
-        (Path(folder) / "config.json").write_text(json.dumps(case["config"]), encoding="utf-8")
+        _write_model(Path(folder), case["config"])
         words = [folder if word == MODEL else word.replace(f"={MODEL}", f"={folder}") for word in case["words"]]
         try:
             outcome: dict[str, Any] = {"started": _start(parser, words, kv_bytes=case["gpu_kv_bytes"])}
@@ -85,6 +85,19 @@ def answer(case: dict[str, Any], *, parser: Any) -> dict[str, Any]:
             text = error.text.replace(folder, MODEL)[:MAX_TEXT_LENGTH]
             outcome = {"refused": {"stage": error.stage, "text": text}}
         return known | outcome | {"warnings": [line.replace(folder, MODEL) for line in said]}
+
+
+def _write_model(folder: Path, config: dict[str, Any]) -> None:
+    """A tokenizer of three words, for options that look tokens up."""
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [],
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "<think>": 1, "</think>": 2}, "unk_token": "<unk>"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def _start(parser: Any, words: list[str], *, kv_bytes: int) -> dict[str, Any]:
@@ -98,6 +111,8 @@ def _start(parser: Any, words: list[str], *, kv_bytes: int) -> dict[str, Any]:
         usage = import_module("vllm.usage.usage_lib").UsageContext.OPENAI_API_SERVER
         config = arguments.create_engine_config(usage_context=usage)
         record = config_record(parsed, config)
+    if not hasattr(config.model_config.hf_config, "index_topk"):
+        return record  # layers of other models want kernels that are not there
     with _stage("model"):
         # Selections are cached without the model that they were checked against.
         import_module("vllm.v1.attention.selector")._cached_get_attn_backend.cache_clear()
@@ -134,7 +149,8 @@ def _connect(config: Any, kv_cache_config: Any) -> None:
 
 def _shrink_offloading(transfer: Any) -> None:
     extra = transfer.kv_connector_extra_config
-    children = [child.get("kv_connector_extra_config", {}) for child in extra.get("connectors", [])]
+    members = extra.get("connectors", [])
+    children = [child.get("kv_connector_extra_config", {}) for child in members if isinstance(child, dict)]
     for settings in (extra, *children):
         size_bytes = settings.get("cpu_bytes_to_use")
         if isinstance(size_bytes, int | float) and size_bytes > LARGEST_OFFLOAD_BYTES:

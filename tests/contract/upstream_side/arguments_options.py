@@ -63,7 +63,7 @@ def _entry(action: Any, command: Any, configs: dict[str, Any]) -> dict[str, Any]
         "config": None if config is None else config.__name__,
         # an unnamed function changes the word before it is looked up
         "choices": [str(choice) for choice in action.choices or () if choice is not None] if function != "<lambda>" else [],
-        # 0.32 and later let the configuration look for it
+        # 0.33 lets the configuration look for it
         "listed": sorted(action.metavar) if action.dest == "kv_cache_dtype" and action.metavar else [],
     }
     return {key: value for key, value in entry.items() if value not in (None, [], False)}

@@ -1,5 +1,6 @@
 """What is compared of a parsed command line: the settings that a plan decides, as vLLM's configuration holds them."""
 
+import copy
 from importlib import import_module
 from typing import Any
 
@@ -40,8 +41,8 @@ def config_record(parsed: Any, config: Any) -> dict[str, Any]:
 
 
 def _connectors(transfer: Any) -> list[dict[str, Any]]:
-    """In the order in which vLLM asks them."""
-    extra = transfer.kv_connector_extra_config
+    """In the order in which vLLM asks them. Copies, since starting them changes their settings."""
+    extra = copy.deepcopy(transfer.kv_connector_extra_config)
     if transfer.kv_connector != "MultiConnector":
         return [{"name": transfer.kv_connector, "role": transfer.kv_role, "extra": extra}]
     return [
