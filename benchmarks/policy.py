@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -122,7 +123,7 @@ def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
         if vllm is not None:
             number = vllm.open(side)
             closers.append(number)
-            runs["vllm", with_hisparse] = lambda steps, number=number: vllm.run(number, steps)  # type: ignore[misc]
+            runs["vllm", with_hisparse] = partial(vllm.run, number)
     seconds: dict[tuple[str, bool], list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():

@@ -53,7 +53,7 @@ class Session:
 
     def __init__(self, case: Case) -> None:
         from tests.contract.upstream_side.scheduling_engine import build_engine  # noqa: PLC0415  after vLLM's platform
-        from tests.contract.upstream_side.scheduling_worker import Worker  # noqa: PLC0415
+        from tests.contract.upstream_side.scheduling_worker import Worker  # noqa: PLC0415  as above
 
         self._case = case
         self._engine = build_engine(case.settings)
@@ -87,7 +87,7 @@ class Session:
         if current is not None and current.num_output_tokens == 0:
             return
         if current is not None:
-            from vllm.v1.request import RequestStatus  # type: ignore[import-not-found]  # noqa: PLC0415
+            from vllm.v1.request import RequestStatus  # type: ignore[import-not-found]  # noqa: PLC0415  vLLM's own environment
 
             self._scheduler.finish_requests(current.request_id, RequestStatus.FINISHED_ABORTED)
         self._num_prefills += 1

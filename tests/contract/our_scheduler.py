@@ -113,7 +113,7 @@ class OurScheduler:
             drafts=_drafts(plan),
             admitted=_admitted(plan),
             preempted=plan.preempted,
-            deferred={name: DEFERRED_BY[where] for name, where in plan.deferred.items()},  # type: ignore[misc]
+            deferred={name: DEFERRED_BY[where] for name, where in plan.deferred.items()},  # type: ignore[misc]  # both are literals
             stalled=plan.stalled,
             lost={name: pages_text(pages) for name, pages in lost.items()},
             adopted=self._adopted,
@@ -176,12 +176,12 @@ class OurScheduler:
         plain = {"status": request.status.value, "tokens": request.num_tokens, "computed": request.num_computed}
         if isinstance(self.memory, OrdinaryMemory):
             blocks = self.memory.tables.get(request.request_id)
-            return RequestState(**plain, pages=0 if blocks is None else blocks.num_pages)  # type: ignore[arg-type]
+            return RequestState(**plain, pages=0 if blocks is None else blocks.num_pages)  # type: ignore[arg-type]  # str and int in one dict
         table = self.memory.pools.tables.get(request.request_id)
         if table is None:
-            return RequestState(**plain, pages=0)  # type: ignore[arg-type]
+            return RequestState(**plain, pages=0)  # type: ignore[arg-type]  # str and int in one dict
         return RequestState(
-            **plain,  # type: ignore[arg-type]
+            **plain,  # type: ignore[arg-type]  # str and int in one dict
             pages=table.num_pages,
             resident=pages_text(np.flatnonzero(table.frames).tolist()),
             valid=pages_text(np.flatnonzero(table.valid).tolist()),

@@ -88,7 +88,9 @@ class Engine(SpecModel):
         }
     )
 
-    type: EngineType = Field(description="Engine that serves the model. Embedded: the project's own engine on a CPU.")
+    type: EngineType = Field(
+        description="Engine that serves the model. VLLM: planned, pods are to come. Embedded: the project's own, on a CPU."
+    )
     image: str | None = Field(
         default=None,
         min_length=1,

@@ -12,7 +12,6 @@ from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
 from hisparse_runtime.geometry import (
     NEWEST_VERSION,
     ModelConfigError,
-    UnknownVersionError,
     VllmVersion,
     complete_config,
     read_model,
@@ -49,7 +48,7 @@ def vllm_request(spec: HiSparseDeploymentSpec) -> EngineRequest:
     model = read_model(config)
     try:
         device, version = gpu(vllm.gpu), vllm_version(vllm.version or NEWEST_VERSION.name)
-    except (UnknownVersionError, ValueError) as error:
+    except ValueError as error:
         raise Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm: {error}") from error
     if not device.supported:
         raise Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm.gpu {device.name}: {device.note}")

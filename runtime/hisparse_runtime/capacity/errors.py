@@ -44,7 +44,7 @@ SPEC_NAMES = FieldNames(
     max_model_len="engine.maxModelLen",
     gpu_kv="engine.gpuKVCache",
     device_buffer_size="engine.deviceBufferSize",
-    num_speculative_tokens="engine.numSpeculativeTokens",
+    num_speculative_tokens="engine.vllm.numSpeculativeTokens",
     max_num_batched_tokens="engine.maxNumBatchedTokens",
 )
 FLAG_NAMES = FieldNames(

@@ -45,7 +45,7 @@ def explain(
     hisparse args explain --vllm-version 0.32 --gpu H200 -- vllm serve zai-org/GLM-5.3 -tp 8 --max-model-len 142000 ...
     """
     # pydantic and rich have no part in it, but the rules and option tables have: paid for by this command only
-    from hisparse_runtime.cli.args_answer import AskedWronglyError, Question, answer, text_of  # noqa: PLC0415
+    from hisparse_runtime.cli.args_answer import AskedWronglyError, Question, answer, text_of  # noqa: PLC0415  (not for --help)
 
     question = Question(words=tuple(command), version=vllm_version, model_config=model_config, gpu=gpu, gpu_kv_gib=gpu_kv_gib)
     try:

@@ -1,10 +1,10 @@
 """Options -> an engine that is ready to start."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hisparse_runtime.capacity import FieldNames, check_embedded_device_pool, embedded_hot_rows, host_pool
+from hisparse_runtime.capacity import FLAG_NAMES, check_embedded_device_pool, embedded_hot_rows, host_pool
 from hisparse_runtime.engine.executor import ModelExecutor
 from hisparse_runtime.engine.loop import EngineLoop
 from hisparse_runtime.engine.memory import KvMemory, PoolMemoryError
@@ -15,14 +15,7 @@ from hisparse_runtime.geometry import ModelConfigError
 from hisparse_runtime.policy import HiSparseMemory, PolicySettings
 from hisparse_runtime.scheduling import Scheduler, SchedulerSettings
 
-SERVE_NAMES = FieldNames(
-    host_pool_gib="--host-pool-gib",
-    max_model_len="--max-model-len",
-    gpu_kv="--gpu-kv-bytes",
-    device_buffer_size="--device-buffer-size",
-    num_speculative_tokens="--num-speculative-tokens",
-    max_num_batched_tokens="--max-num-batched-tokens",
-)
+SERVE_NAMES = replace(FLAG_NAMES, gpu_kv="--gpu-kv-bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

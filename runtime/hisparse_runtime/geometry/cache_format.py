@@ -37,6 +37,8 @@ _FORMATS = {
 }
 # On B200 and B300, vLLM makes fp8 of auto for these.
 _FP8_BY_DEFAULT = frozenset({"glm_moe_dsa"})
+# For these, vLLM makes auto of bfloat16, which is fp8 on an RTX PRO 6000.
+_AUTO_FOR_BFLOAT16 = frozenset({"deepseek_v32"})
 # FlashInfer's kernels for the RTX PRO 6000 have this top-K built in.
 _SM120_TOPK = 2048
 
@@ -66,7 +68,10 @@ class CacheFormat:
 def vllm_cache_format(
     model: SparseMlaModel, *, kv_cache_dtype: str, capability: tuple[int, int], version: VllmVersion
 ) -> CacheFormat:
-    """The format that vLLM's default backend for the GPU stores. Raises CacheFormatError for one that it refuses."""
+    """The format that vLLM's default backend for the GPU stores.
+
+    Raises CacheFormatError for one that it refuses, ModelConfigError for keys that do not fit into pages.
+    """
     name = _format_name(model, kv_cache_dtype, capability=capability, version=version)
     latent = model.kv_lora_rank + model.qk_rope_head_dim
     row_bytes = {
@@ -75,6 +80,11 @@ def vllm_cache_format(
         "fp8_ds_mla": _FP8_DS_MLA_BYTES,
         "nvfp4_ds_mla": _NVFP4_DS_MLA_BYTES,
     }[name]
+    if VLLM_PAGE_TOKENS % model.index_kpool:
+        raise ModelConfigError(
+            f"config.json: index_kpool {model.index_kpool} must divide the {VLLM_PAGE_TOKENS} tokens of a page, so that"
+            " no pool spans two"
+        )
     key_bytes = model.index_head_dim + model.index_head_dim // _INDEXER_SCALE_BLOCK * _INDEXER_SCALE_BYTES
     return CacheFormat(
         name=name,
@@ -95,6 +105,8 @@ def _format_name(model: SparseMlaModel, kv_cache_dtype: str, *, capability: tupl
         raise CacheFormatError(
             f"index_topk {model.index_topk}: vLLM's sparse attention at compute capability {text} takes {_SM120_TOPK} only"
         )
+    if kv_cache_dtype == "bfloat16" and model.model_type in _AUTO_FOR_BFLOAT16:
+        kv_cache_dtype = "auto"
     if major == 10 and kv_cache_dtype == "auto" and version.defaults_glm_to_fp8 and model.model_type in _FP8_BY_DEFAULT:
         return "fp8"
     if kv_cache_dtype not in formats:

@@ -58,7 +58,9 @@ def read_model(config: Mapping[str, Any]) -> SparseMlaModel:
             f"config.json has no 'index_topk'{where}: HiSparse is only supported for DSA models with index_topk,"
             " whose lightning indexer picks the top-K tokens (GLM-5.x, DeepSeek-V3.2)"
         )
-    if config.get("linear_attn_config") is not None or "linear_attention" in (config.get("layer_types") or ()):
+    layer_types = config.get("layer_types")
+    is_hybrid = isinstance(layer_types, list) and "linear_attention" in layer_types
+    if is_hybrid or config.get("linear_attn_config") is not None:
         raise ModelConfigError(
             "config.json has layers with linear attention beside sparse MLA (GLM-5.3-Flash): up to 0.33, vLLM cannot lay out"
             " their caches with HiSparse"

@@ -36,7 +36,7 @@ class Decision(StrEnum):
     CUDA_GRAPHS = "CUDA graphs"
     ADDRESS = "address"
     SHUTDOWN = "shutdown"
-    SECRET = "secret"  # noqa: S105
+    SECRET = "secret"  # noqa: S105  a kind of option, not a secret
     CONFIG_FILE = "config file"
 
 

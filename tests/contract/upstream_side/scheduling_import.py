@@ -8,7 +8,7 @@ from tests.contract.upstream_side.scheduling_engine import IMPORT_PARAMETER
 _base: Any = import_module("vllm.distributed.kv_transfer.kv_connector.v1.base")
 
 
-class ImportConnector(_base.KVConnectorBase_V1, _base.SupportsHMA):  # type: ignore[misc]
+class ImportConnector(_base.KVConnectorBase_V1, _base.SupportsHMA):  # type: ignore[misc]  # untyped without vLLM
     """The scheduler's half. The worker's is played by whoever reports that the KV has arrived."""
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:

@@ -16,7 +16,7 @@ from hisparse_runtime.vllm.explain.findings import Caution
 from hisparse_runtime.vllm.explain.hisparse_rules import without_graph_mode
 from hisparse_runtime.vllm.explain.knowledge import Knowledge
 from hisparse_runtime.vllm.explain.pool_rules import pool_gib
-from hisparse_runtime.vllm.explain.sizes import cache_dtype, sizes_depend_on
+from hisparse_runtime.vllm.explain.sizes import sizes_depend_on
 from hisparse_runtime.vllm.known_bugs import FULL_GRAPHS_BUG, Features, bugs_met
 
 _SECRETS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
@@ -68,7 +68,7 @@ def _resident_groups(meaning: Meaning, knowledge: Knowledge) -> int | None:
     try:
         cache_format = vllm_cache_format(
             model,
-            kv_cache_dtype=cache_dtype(meaning, knowledge),
+            kv_cache_dtype=str(meaning.value("--kv-cache-dtype") or "auto"),
             capability=device.capability,
             version=knowledge.version,
         )

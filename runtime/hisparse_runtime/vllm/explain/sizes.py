@@ -77,7 +77,7 @@ def engine_settings(meaning: Meaning, knowledge: Knowledge, *, gpu: Gpu, gpu_kv_
         max_model_len=None if context == _AUTO else context,
         max_num_batched_tokens=meaning.number("--max-num-batched-tokens", default=_batched_tokens(gpu)),
         max_num_seqs=meaning.number("--max-num-seqs", default=1024 if gpu.visible_memory_bytes >= _GPU_BYTES else 256),
-        kv_cache_dtype=cache_dtype(meaning, knowledge),
+        kv_cache_dtype=str(meaning.value("--kv-cache-dtype") or "auto"),
         block_size=meaning.value("--block-size"),
         num_speculative_tokens=meaning.num_mtp_tokens,
         device_buffer_size=meaning.device_buffer_size,
@@ -88,13 +88,6 @@ def engine_settings(meaning: Meaning, knowledge: Knowledge, *, gpu: Gpu, gpu_kv_
         distributed_executor_backend=str(meaning.value("--distributed-executor-backend") or "mp"),
         nodes_per_replica=max(1, meaning.number("--nnodes", default=1)),
     )
-
-
-def cache_dtype(meaning: Meaning, knowledge: Knowledge) -> str:
-    """DeepSeek-V3.2's own configuration makes auto of bfloat16, which is another thing on GPUs that have no kernel for it."""
-    given = str(meaning.value("--kv-cache-dtype") or "auto")
-    is_deepseek = knowledge.model is not None and knowledge.model.model_type == "deepseek_v32"
-    return "auto" if is_deepseek and given == "bfloat16" else given
 
 
 def suggested_pool_gib(meaning: Meaning, knowledge: Knowledge) -> float | None:
