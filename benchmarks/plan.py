@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import statistics
 import sys
 import tempfile
@@ -113,6 +114,7 @@ def _run(command: list[str]) -> tuple[float, float]:
 def _report(timings: dict[str, Timing], *, rounds: int, figure: float) -> dict[str, object]:
     return {
         "benchmark": "plan",
+        "command": shlex.join(["python", "-m", "benchmarks.plan", *sys.argv[1:]]),
         "figure_cpu_seconds": figure,
         "goal_seconds": _GOAL_SECONDS,
         "rounds": rounds,

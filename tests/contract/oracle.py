@@ -22,11 +22,25 @@ class OracleError(Exception):
 
 def ask(version: str, cases: Sequence[Case], *, timeout_seconds: float) -> list[Answer]:
     """Answers in the order of `cases`. OracleError after `timeout_seconds`, or when the process fails."""
+    return answers_of(version, "answer_cases", cases, timeout_seconds=timeout_seconds)
+
+
+def answers_of(version: str, module: str, cases: Sequence[dict[str, Any]], *, timeout_seconds: float) -> list[Answer]:
+    """What `module` of the upstream side answers to cases, which are told apart by their "id"."""
+    asked = "".join(json.dumps(case) + "\n" for case in cases)
+    output = run_upstream(version, module, asked, timeout_seconds=timeout_seconds)
+    answers = {answer["id"]: answer for answer in map(json.loads, output.splitlines())}
+    if len(answers) != len(cases):
+        raise OracleError(f"vLLM {version} gave {len(answers)} different answers to {len(cases)} cases")
+    return [answers[case["id"]] for case in cases]
+
+
+def run_upstream(version: str, module: str, asked: str, *, timeout_seconds: float) -> str:
+    """Standard output of a module of the upstream side, in that version's environment."""
     environment = upstream(version)
-    command = [str(environment.python), "-m", "tests.contract.upstream_side.answer_cases"]
     # A session of its own: the process forks, and all of it has to end with it.
     process = subprocess.Popen(
-        command,
+        [str(environment.python), "-m", f"tests.contract.upstream_side.{module}"],
         cwd=REPOSITORY,
         env={**os.environ, **environment.environment},
         stdin=subprocess.PIPE,
@@ -36,16 +50,13 @@ def ask(version: str, cases: Sequence[Case], *, timeout_seconds: float) -> list[
         start_new_session=True,
     )
     try:
-        output, errors = process.communicate("".join(json.dumps(case) + "\n" for case in cases), timeout=timeout_seconds)
+        output, errors = process.communicate(asked, timeout=timeout_seconds)
     except subprocess.TimeoutExpired:
-        raise OracleError(f"vLLM {version} did not answer {len(cases)} cases in {timeout_seconds:.0f} s") from None
+        raise OracleError(f"vLLM {version}: {module} did not answer in {timeout_seconds:.0f} s") from None
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     if process.returncode:
         raise OracleError(f"vLLM {version}: exit code {process.returncode}\n{errors[-MAX_ERROR_LENGTH:]}")
-    answers = {answer["id"]: answer for answer in map(json.loads, output.splitlines())}
-    if len(answers) != len(cases):
-        raise OracleError(f"vLLM {version} gave {len(answers)} different answers to {len(cases)} cases")
-    return [answers[case["id"]] for case in cases]
+    return output

@@ -5,16 +5,13 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from threading import Timer
 from typing import NamedTuple
 
-from tests.contract.oracle import OracleError
+from tests.contract.oracle import REPOSITORY, OracleError
 from tests.contract.traces import Trace, unpacked
 from tests.contract.workloads import Workload
 from tools.upstream import upstream
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Failure(NamedTuple):

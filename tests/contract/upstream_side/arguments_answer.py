@@ -13,15 +13,16 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tests.contract.upstream_side.arguments_parser import serve_parser, validate_serve
 from tests.contract.upstream_side.arguments_record import config_record
 from tests.contract.upstream_side.attention_layers import build_layers
-from tests.contract.upstream_side.fake_platform import GPUS, Machine, install
+from tests.contract.upstream_side.fake_platform import GPUS, Machine
+from tests.contract.upstream_side.per_gpu import Case, answer_by_gpu
 from tests.contract.upstream_side.plan_record import plan_record
 from tests.contract.upstream_side.planner import Workers
 
@@ -42,34 +43,13 @@ class RefusedError(Exception):
         self.stage, self.text = stage, text
 
 
-def main() -> int:
-    os.environ["VLLM_LOGGING_LEVEL"] = "WARNING"
-    output = _private_stdout()
-    install()
-    for module in ("vllm.engine.arg_utils", "vllm.v1.engine.core"):
-        import_module(module)
-    cases = [json.loads(line) for line in sys.stdin if line.strip()]
-    for gpu in sorted({case["gpu"] for case in cases}):
-        child = os.fork()
-        if child == 0:
-            _answer_all(gpu, (case for case in cases if case["gpu"] == gpu), output)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if status:
-            print(f"the process for {gpu} ended with {os.waitstatus_to_exitcode(status)}", file=sys.stderr)
-            return 1
-    return 0
-
-
-def _answer_all(gpu: str, cases: Iterable[dict[str, Any]], output: TextIO) -> None:
-    """vLLM remembers what it found out about a GPU: one kind for each process."""
+def _answers(gpu: str, cases: list[Case]) -> Iterator[dict[str, Any]]:
     if gpu == NO_GPU:
         import_module("vllm.platforms").__dict__["_current_platform"] = import_module("vllm.platforms.cpu").CpuPlatform()
     Machine.gpu = GPUS.get(gpu, GPUS["H200"])  # modules that are only imported ask, too
     parser = serve_parser()
     for case in cases:
-        output.write(json.dumps(answer(case, parser=parser)) + "\n")
-        output.flush()
+        yield answer(case, parser=parser)
 
 
 def answer(case: dict[str, Any], *, parser: Any) -> dict[str, Any]:
@@ -212,12 +192,5 @@ def _warnings() -> Iterator[list[str]]:
         logging.setLogRecordFactory(made)
 
 
-def _private_stdout() -> TextIO:
-    """vLLM logs to standard output: that goes to standard error, and only answers to the real one."""
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return output
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer_by_gpu(_answers))

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import json
-import os
 import sys
 import typing
 from importlib import import_module
@@ -11,6 +10,7 @@ from typing import Any
 
 from tests.contract.upstream_side.arguments_parser import serve_command, serve_parser
 from tests.contract.upstream_side.fake_platform import GPUS, Machine, install
+from tests.contract.upstream_side.per_gpu import private_stdout
 
 TAKES = {None: "one", 0: "nothing", "?": "optional", "+": "many"}
 # A parser's function -> what it makes of a value. Others are not known here, and their values not judged.
@@ -28,8 +28,7 @@ VALUES = {
 
 
 def main() -> int:
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    output = private_stdout()
     install()
     Machine.gpu = GPUS["H200"]
     json.dump(options(), output)
