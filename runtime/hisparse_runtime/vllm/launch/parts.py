@@ -1,0 +1,45 @@
+"""The parts of a launch that know vLLM itself: preflight, and what its metrics say about residency."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hisparse_runtime.vllm.launch.command import EngineCommand
+from hisparse_runtime.vllm.launch.engine_client import NoAnswerError
+from hisparse_runtime.vllm.launch.run import Parts
+from hisparse_runtime.vllm.launch.status_server import Residency
+from hisparse_runtime.vllm.pod_plan import CONFIG_FILE, PodPlan, PodPlanError
+from hisparse_runtime.vllm.preflight import Report, run_preflight
+from hisparse_runtime.vllm.telemetry.residency import MetricsError, residency_of_metrics
+
+
+def vllm_parts(plan_file: Path) -> Parts:
+    """The model's config.json, which the plan was made from, lies beside the plan; without it, the model is not compared."""
+
+    def preflight(plan: PodPlan, command: EngineCommand, words: Sequence[str]) -> Report:
+        return run_preflight(
+            plan, model=command.model, planned_config=_planned_config(plan_file.with_name(CONFIG_FILE)), words=words
+        )
+
+    return Parts(preflight=preflight, residency=_residency)
+
+
+def _residency(plan: PodPlan, command: EngineCommand) -> Residency:
+    def report(text: str, engine_seconds: float) -> dict[str, Any]:
+        try:
+            return residency_of_metrics(text, model=command.served_name, version=plan.vllm_version, uptime_seconds=engine_seconds)
+        except MetricsError as error:
+            raise NoAnswerError(str(error)) from error
+
+    return report
+
+
+def _planned_config(file: Path) -> dict[str, Any] | None:
+    if not file.exists():
+        return None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PodPlanError(f"{file}: no JSON: {error}; next step: let the operator write it anew") from error
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,61 @@
+"""What an end is explained by, where the kubelet looks for it: `kubectl describe` and the operator's conditions show it."""
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hisparse_runtime.vllm.launch.supervise import Ending
+
+TERMINATION_LOG = Path("/dev/termination-log")
+# The kubelet cuts at 4096, and at 12 KiB for all containers of a pod.
+_MAX_BYTES = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastState:
+    """Of the engine just before it ended."""
+
+    engine_seconds: float
+    pinned_bytes: int
+    planned_pinned_bytes: int
+    num_oom_kills: int
+
+
+def ending_message(ending: Ending, *, last: LastState, words: list[str]) -> str:
+    """Empty for an end that was asked for and went as planned. `words`: of the engine, free of secrets."""
+    if ending.is_asked:
+        if ending.killed_after_seconds is None:
+            return ""
+        return (
+            f"engine killed {ending.killed_after_seconds:.0f} s after it was asked to stop, in stage {ending.stage}: requests or"
+            " pinned memory took longer than planned; next step: raise the drain's seconds"
+        )
+    first = (
+        f"engine ended by itself: {_how(ending.exit_code)}, after {last.engine_seconds:.0f} s, in stage {ending.stage},"
+        f" {last.pinned_bytes} of {last.planned_pinned_bytes} bytes of its pools in place"
+    )
+    lines = [first]
+    if last.num_oom_kills:
+        lines.append(f"the kernel killed {last.num_oom_kills} of this container's processes for memory: raise its limit")
+    return "\n".join([*lines, *words])
+
+
+def write_termination_message(text: str, *, file: Path) -> None:
+    """Cut in front of the last words: they say why. Outside of a pod there is no such file, and none is made."""
+    content = text.encode()
+    if len(content) > _MAX_BYTES:
+        head, _, tail = content.partition(b"\n")
+        content = head[: _MAX_BYTES // 2] + b"\n" + tail[-(_MAX_BYTES - min(len(head), _MAX_BYTES // 2) - 1) :]
+    if file.exists() and os.access(file, os.W_OK):
+        with suppress(OSError):
+            file.write_bytes(content + b"\n")
+
+
+def _how(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    with suppress(ValueError):
+        return f"by signal {signal.Signals(-exit_code).name}"
+    return f"by signal {-exit_code}"
