@@ -26,8 +26,10 @@ class Reason(StrEnum):
     KERNEL_TOO_OLD = "KernelTooOld"
     HUGE_PAGES_RESERVED = "HugePagesReserved"
     NOT_ENOUGH_GPUS = "NotEnoughGpus"
+    GPUS_NOT_CHECKED = "GpusNotChecked"
     WRONG_VLLM_VERSION = "WrongVllmVersion"
     MODEL_DIFFERS_FROM_PLAN = "ModelDiffersFromPlan"
+    MODEL_NOT_COMPARED = "ModelNotCompared"
     KNOWN_BUGS = "KnownBugs"
     CHECK_FAILED = "CheckFailed"
 

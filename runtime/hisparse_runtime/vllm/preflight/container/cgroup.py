@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from hisparse_runtime.vllm.preflight.container.files import text_of
+
 # Version 1 has a number for "no limit": the largest that is a multiple of a page.
 _UNLIMITED_BYTES = 1 << 62
 
@@ -17,16 +19,16 @@ def _limits_bytes(root: Path) -> Iterator[int]:
     mount = root / "sys/fs/cgroup"
     if (mount / "memory").is_dir():
         # The container's own group is the mount's root, although /proc/self/cgroup has the machine's path.
-        yield from _number(_text(mount / "memory/memory.limit_in_bytes"))
-        yield from _number(_hierarchical(_text(mount / "memory/memory.stat")))
+        yield from _number(text_of(mount / "memory/memory.limit_in_bytes"))
+        yield from _number(_hierarchical(text_of(mount / "memory/memory.stat")))
         return
     for group in _groups(root, mount):
-        yield from _number(_text(group / "memory.max"))
+        yield from _number(text_of(group / "memory.max"))
 
 
 def _groups(root: Path, mount: Path) -> Iterator[Path]:
     """The process's group and those above it: with a cgroup namespace, as usual, it is the mount's root alone."""
-    lines = _text(root / "proc/self/cgroup").splitlines()
+    lines = text_of(root / "proc/self/cgroup").splitlines()
     path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
     group = mount / path
     while group != mount:
@@ -44,10 +46,3 @@ def _number(text: str) -> Iterator[int]:
     """Nothing for `max`, and where there is no such file."""
     if text.strip().isdecimal():
         yield int(text)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
