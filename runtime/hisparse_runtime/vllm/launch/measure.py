@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hisparse_runtime.vllm.pod_plan import PodPlan
 
-SHM = Path("/dev/shm")  # noqa: S108 - where vLLM has its pools
+_SHM = Path("/dev/shm")  # noqa: S108 - where vLLM has its pools
 _CGROUP = Path("/sys/fs/cgroup")
 # Of a container's own cgroup, which is at the mount's root: with version 2 of the interface, and with version 1.
 _MEMORY_STATS = (("memory.stat", "anon"), ("memory/memory.stat", "total_rss"))
@@ -23,7 +23,7 @@ class Measured:
     num_processes: int
 
 
-def measure(process_group: int | None, *, shm: Path = SHM, cgroup: Path = _CGROUP, proc: Path = Path("/proc")) -> Measured:
+def measure(process_group: int | None, *, shm: Path = _SHM, cgroup: Path = _CGROUP, proc: Path = Path("/proc")) -> Measured:
     """Now; some milliseconds. `process_group` None: the engine is not started."""
     return Measured(
         shm_used_bytes=_used_bytes(shm),

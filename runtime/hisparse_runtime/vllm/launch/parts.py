@@ -8,7 +8,7 @@ from typing import Any
 from hisparse_runtime.vllm.launch.command import EngineCommand
 from hisparse_runtime.vllm.launch.engine_client import NoAnswerError
 from hisparse_runtime.vllm.launch.run import Parts
-from hisparse_runtime.vllm.launch.status_server import Residency
+from hisparse_runtime.vllm.launch.status_answers import Residency
 from hisparse_runtime.vllm.pod_plan import CONFIG_FILE, PodPlan, PodPlanError
 from hisparse_runtime.vllm.preflight import Report, run_preflight
 from hisparse_runtime.vllm.telemetry.residency import MetricsError, residency_of_metrics
@@ -40,6 +40,6 @@ def _planned_config(file: Path) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise PodPlanError(f"{file}: no JSON: {error}; next step: let the operator write it anew") from error
+    except (OSError, ValueError) as error:
+        raise PodPlanError(f"{file}: cannot be read as JSON: {error}; next step: let the operator write it anew") from error
     return content if isinstance(content, dict) else None

@@ -1,9 +1,9 @@
 """The main line: preflight, the engine, and an exit code that tells how it went."""
 
-import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,9 @@ from hisparse_runtime.vllm.launch.engine_client import EngineClient, NoAnswerErr
 from hisparse_runtime.vllm.launch.engine_process import EngineProcess, EngineStartError
 from hisparse_runtime.vllm.launch.last_words import LastWords
 from hisparse_runtime.vllm.launch.measure import measure, num_oom_kills
-from hisparse_runtime.vllm.launch.stale_regions import remove_stale_regions
 from hisparse_runtime.vllm.launch.state import LaunchState
-from hisparse_runtime.vllm.launch.status_server import Residency, StatusServer, StatusServerError
+from hisparse_runtime.vllm.launch.status_answers import Residency, StatusAnswers
+from hisparse_runtime.vllm.launch.status_server import StatusServerError, serve_status
 from hisparse_runtime.vllm.launch.supervise import WAITED_SIGNALS, Ending, supervise
 from hisparse_runtime.vllm.launch.termination import TERMINATION_LOG, LastState, ending_message, write_termination_message
 from hisparse_runtime.vllm.pod_plan import STATUS_PORT, PodPlan, PodPlanError, read_pod_plan
@@ -24,7 +24,14 @@ from hisparse_runtime.vllm.preflight import EXIT_REFUSED, Report
 
 EXIT_MISUSE = 2
 EXIT_NO_PROGRAM = 127
-_LOOK_SECONDS = 1.0
+# Reason and exit code, where there is no engine for them.
+_FAILURES: dict[type[Exception], tuple[str, int]] = {
+    PodPlanError: ("InvalidPlan", EXIT_REFUSED),
+    CommandError: ("InvalidCommand", EXIT_MISUSE),
+    StatusServerError: ("StatusPortTaken", EXIT_MISUSE),
+    EngineStartError: ("EngineNotFound", EXIT_NO_PROGRAM),
+}
+_LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 4.0
 _LAST_OUTPUT_SECONDS = 5.0
 
@@ -54,7 +61,7 @@ def launch(options: LaunchOptions, *, parts: Parts) -> int:
     SIGTERM must have a handler that ends the process: it is left in place until there is an engine.
     """
     try:
-        plan = read_pod_plan(options.plan_file.read_text(encoding="utf-8"), source=str(options.plan_file))
+        plan = _read_plan(options.plan_file)
         command = engine_command(options.words)
         client = EngineClient(
             host=command.host,
@@ -63,41 +70,52 @@ def launch(options: LaunchOptions, *, parts: Parts) -> int:
             api_key=options.environment.get("VLLM_API_KEY"),
         )
         state = LaunchState(plan)
+        answers = StatusAnswers(state=state, client=client, residency=parts.residency(plan, command))
         with _Blocked():
             # The server's threads inherit that: signals are for this one.
-            StatusServer(state=state, client=client, residency=parts.residency(plan, command), port=options.status_port)
-        # The only launcher of a container is its first process, or shares them with other containers.
-        if os.getpid() == 1 and (freed_bytes := remove_stale_regions()):
-            _say(f"removed {freed_bytes} bytes of a killed engine from /dev/shm")
+            serve_status(answers.answer, port=options.status_port)
         report = parts.preflight(plan, command, options.words)
-    except (PodPlanError, CommandError, StatusServerError, OSError, UnicodeDecodeError) as error:
-        return _refuse(str(error), options, exit_code=EXIT_MISUSE)
-    for line in report.lines():
-        _say(line)
-    if not report.passed:
-        return _refuse(report.termination_message(), options, exit_code=EXIT_REFUSED)
-    words = LastWords(options.environment)
-    signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_SIGNALS)
-    try:
+        for line in report.lines():
+            _say(line)
+        if not report.passed:
+            write_termination_message(report.termination_message(), file=options.termination_log)
+            return EXIT_REFUSED
+        signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_SIGNALS)
+        words = LastWords(options.environment)
         engine = EngineProcess(command.arguments, with_bytecode_cache(options.environment), words=words)
-    except EngineStartError as error:
-        return _refuse(str(error), options, exit_code=EXIT_NO_PROGRAM)
+    except tuple(_FAILURES) as error:
+        reason, exit_code = _FAILURES[type(error)]
+        _tell(f"{reason}: {error}", options)
+        return exit_code
     state.engine_started(engine.process_group)
     threading.Thread(target=_watch_start, args=(state, client), name="start", daemon=True).start()
     ending = supervise(engine, plan=plan, state=state, is_healthy=lambda: _is_healthy(client), say=_say)
     words.wait(timeout_seconds=_LAST_OUTPUT_SECONDS)
-    return _report_end(ending, state=state, words=words, options=options)
+    if message := _message(ending, state, words):
+        _tell(message, options)
+    exit_code = ending.exit_code if ending.exit_code >= 0 else 128 - ending.exit_code
+    _say(f"the engine ended with {exit_code}")
+    return exit_code
+
+
+def _read_plan(file: Path) -> PodPlan:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PodPlanError(
+            f"{file} cannot be read: {error}; next step: mount the plan's ConfigMap there, or give --plan"
+        ) from error
+    return read_pod_plan(text, source=str(file))
 
 
 def _watch_start(state: LaunchState, client: EngineClient) -> None:
     """Until the engine answers for its model: from then on, its probes ask it themselves."""
-    pause = threading.Event()
     while not state.has_ended:
         state.observe(measure(state.process_group))
         try:
             client.check_served(timeout_seconds=_ANSWER_SECONDS)
         except NoAnswerError:
-            pause.wait(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)
         else:
             state.engine_answers()
             return
@@ -111,30 +129,21 @@ def _is_healthy(client: EngineClient) -> bool:
     return True
 
 
-def _report_end(ending: Ending, *, state: LaunchState, words: LastWords, options: LaunchOptions) -> int:
+def _message(ending: Ending, state: LaunchState, words: LastWords) -> str:
     progress = state.progress()
-    message = ending_message(
-        ending,
-        last=LastState(
-            engine_seconds=state.engine_seconds,
-            pinned_bytes=progress["pinned_bytes"],
-            planned_pinned_bytes=progress["planned_pinned_bytes"],
-            num_oom_kills=num_oom_kills(),
-        ),
-        words=words.lines(),
+    last = LastState(
+        engine_seconds=state.engine_seconds,
+        pinned_bytes=progress["pinned_bytes"],
+        planned_pinned_bytes=progress["planned_pinned_bytes"],
+        num_oom_kills=num_oom_kills(),
     )
-    exit_code = ending.exit_code if ending.exit_code >= 0 else 128 - ending.exit_code
-    if message:
-        _say(message.splitlines()[0])
-        write_termination_message(message, file=options.termination_log)
-    _say(f"the engine ended with {exit_code}")
-    return exit_code
+    return ending_message(ending, last=last, words=words.lines())
 
 
-def _refuse(text: str, options: LaunchOptions, *, exit_code: int) -> int:
-    _say(text)
-    write_termination_message(text, file=options.termination_log)
-    return exit_code
+def _tell(message: str, options: LaunchOptions) -> None:
+    """The engine's own words, after the first line, are in the log already."""
+    _say(message.partition("\n")[0])
+    write_termination_message(message, file=options.termination_log)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,7 @@
-"""What an end is explained by, where the kubelet looks for it: `kubectl describe` and the operator's conditions show it."""
+"""What an end is explained by, where the kubelet looks for it: `kubectl describe` and the operator's conditions show it.
+
+`Reason: text` first, as preflight's refusals have it.
+"""
 
 import os
 import signal
@@ -29,11 +32,11 @@ def ending_message(ending: Ending, *, last: LastState, words: list[str]) -> str:
         if ending.killed_after_seconds is None:
             return ""
         return (
-            f"engine killed {ending.killed_after_seconds:.0f} s after it was asked to stop, in stage {ending.stage}: requests or"
-            " pinned memory took longer than planned; next step: raise the drain's seconds"
+            f"EngineNotStopped: killed {ending.killed_after_seconds:.0f} s after it was asked to stop, in stage {ending.stage}: requests"
+            " or pinned memory took longer than planned; next step: raise the drain's seconds"
         )
     first = (
-        f"engine ended by itself: {_how(ending.exit_code)}, after {last.engine_seconds:.0f} s, in stage {ending.stage},"
+        f"EngineEnded: by itself, {_how(ending.exit_code)}, after {last.engine_seconds:.0f} s, in stage {ending.stage},"
         f" {last.pinned_bytes} of {last.planned_pinned_bytes} bytes of its pools in place"
     )
     lines = [first]
