@@ -4,7 +4,7 @@ from importlib import import_module
 
 from tests.contract.trace_driver import Output, Scheduled
 from tests.contract.traces import Limits, Step
-from tests.contract.upstream_side.scheduling_engine import build_engine
+from tests.contract.upstream_side.scheduling_engine import Engine, build_engine
 from tests.contract.upstream_side.scheduling_observer import Observer
 from tests.contract.upstream_side.scheduling_order import keep_order
 from tests.contract.upstream_side.scheduling_worker import Worker
@@ -14,8 +14,8 @@ from tests.contract.workloads import Request, Settings
 class UpstreamScheduler:
     """See `tests.contract.trace_driver.DrivenScheduler`."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings, self._engine = settings, build_engine(settings)
+    def __init__(self, settings: Settings, engine: Engine | None = None) -> None:
+        self._settings, self._engine = settings, engine or build_engine(settings)
         self.scheduler = self._engine.scheduler
         keep_order(self.scheduler)
         self._worker = Worker(self.scheduler)

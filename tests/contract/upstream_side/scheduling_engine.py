@@ -52,16 +52,17 @@ class Engine:
         )
 
 
-def build_engine(settings: Settings) -> Engine:
-    """Refusals of vLLM come through as its own exceptions."""
-    vllm_config, kv_cache_config = _plan(_arguments(settings, offload_bytes=_offload_bytes(settings)))
+def build_engine(settings: Settings, *, hisparse_module: str | None = None, log_stats: bool = False) -> Engine:
+    """Refusals of vLLM come through as its own exceptions. `hisparse_module`: where HiSparseConnector is instead of in vLLM."""
+    words = _arguments(settings, offload_bytes=_offload_bytes(settings), hisparse_module=hisparse_module)
+    vllm_config, kv_cache_config = _plan(words)
     utils = import_module("vllm.v1.core.kv_cache_utils")
     scheduler_block, hash_block = utils.resolve_kv_cache_block_sizes(kv_cache_config, vllm_config)
     scheduler = vllm_config.scheduler_config.get_scheduler_cls()(
         vllm_config=vllm_config,
         kv_cache_config=kv_cache_config,
         structured_output_manager=import_module("vllm.v1.structured_output").StructuredOutputManager(vllm_config),
-        log_stats=False,
+        log_stats=log_stats,
         block_size=scheduler_block,
         hash_block_size=hash_block,
     )
@@ -74,7 +75,7 @@ def build_engine(settings: Settings) -> Engine:
     return Engine(vllm_config=vllm_config, scheduler=scheduler, hasher=hasher)
 
 
-def _arguments(settings: Settings, *, offload_bytes: int) -> list[str]:
+def _arguments(settings: Settings, *, offload_bytes: int, hisparse_module: str | None = None) -> list[str]:
     """The engine's command line."""
     words = {
         "--model": _model_folder(settings.model),
@@ -98,17 +99,18 @@ def _arguments(settings: Settings, *, offload_bytes: int) -> list[str]:
         ]
     if settings.hot_rows is not None:
         flags += ["--attention-config", json.dumps({"hisparse_config": {"device_buffer_size": settings.hot_rows}})]
-    children = _connectors(settings, offload_bytes)
+    children = _connectors(settings, offload_bytes, hisparse_module)
     if children:
         one = children[0] if len(children) == 1 else _connector("MultiConnector", connectors=children)
         flags += ["--kv-transfer-config", json.dumps(one)]
     return [*(str(word) for pair in words.items() for word in pair), *flags]
 
 
-def _connectors(settings: Settings, offload_bytes: int) -> list[dict[str, Any]]:
+def _connectors(settings: Settings, offload_bytes: int, hisparse_module: str | None) -> list[dict[str, Any]]:
     children = []
     if settings.mode == "hisparse":
-        children.append(_connector("HiSparseConnector", host_pool_gib=_host_pool_gib(settings)))
+        module = {} if hisparse_module is None else {"kv_connector_module_path": hisparse_module}
+        children.append(_connector("HiSparseConnector", host_pool_gib=_host_pool_gib(settings)) | module)
     if settings.offload_pages is not None:
         children.append(_connector("OffloadingConnector", cpu_bytes_to_use=offload_bytes))
     if settings.imports:

@@ -1,7 +1,7 @@
 """Names, labels and texts of the metrics that the connector adds. Where the embedded engine has the same metric, it has its name.
 
 Three ways lead to a number: levels are measured in the engine core now and then, events are counted there one by one and sent as
-differences, and rows of hot regions are upstream's own counts, corrected.
+differences, and rows of hot regions are upstream's own counts, corrected. A record of the engine core has numbers by key.
 """
 
 from collections.abc import Mapping
@@ -88,8 +88,8 @@ EVENTS = (
 )
 
 _SAWTOOTH = (
-    " True count: of one GPU, where the one of upstream adds up all TP ranks. Workers hand it over every 2,000 steps, so it moves in"
-    " jumps, the rest of an idle engine is missing, and rates over less than a few minutes mislead."
+    " True count: of one GPU, where upstream's adds up all TP ranks. Workers tell it every 2,000 steps, so it moves in jumps, the"
+    " rest of an idle engine is missing, and rates over less than a few minutes mislead."
 )
 # By upstream's key in the worker's payload.
 HOT_ROWS = {

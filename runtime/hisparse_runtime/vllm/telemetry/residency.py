@@ -1,4 +1,4 @@
-"""A vLLM's /metrics page as the JSON of /hisparse/residency: what the embedded engine answers itself, and the operator reads. Pure.
+"""A vLLM's /metrics page as the JSON of /hisparse/residency: what the embedded engine answers, and the operator reads. Pure.
 
 With `telemetry.connector` the numbers are its own. Without HiSparse every running request is fully resident by definition, there
 is no host pool, and the device pool follows from vLLM's own gauges. HiSparse without the connector, or with it switched off, can
