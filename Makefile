@@ -8,6 +8,8 @@ OPERATOR_IMAGE ?=
 ENGINE_IMAGE ?=
 # What `make images` builds with: buildah (into archives, needs nothing else), docker or podman.
 ENGINE ?= buildah
+# vLLM in the runtime image, which docker and podman build on vLLM's own: make images ENGINE=docker VLLM_VERSION=0.32.0
+VLLM_VERSION ?=
 # More arguments of pytest: make test PYTEST="tests/unit -x"
 PYTEST ?=
 
@@ -39,9 +41,9 @@ lint: ## ruff, mypy, import contracts, unused code and dependencies, the chart
 	$(BOOTSTRAP) lint
 	@$(VENV) -m tools.bootstrap.lint
 
-images: ## both images as OCI archives with SBOM (ENGINE=docker: into Docker)
+images: ## OCI archives of operator and embedded engine with SBOM (ENGINE=docker: into Docker, and vLLM's with ours)
 	$(BOOTSTRAP) $(if $(filter buildah,$(ENGINE)),images,venv)
-	@$(VENV) -m tools.images --engine $(ENGINE)
+	@$(VENV) -m tools.images --engine $(ENGINE) $(if $(VLLM_VERSION),--vllm-version $(VLLM_VERSION))
 
 crds: ## writes the CRD from the API models, and the chart's copy of it
 	$(BOOTSTRAP) venv

@@ -1,22 +1,20 @@
-"""Both images as OCI archives: nothing is built twice, a changed source gives a new tag and so a rollout."""
+"""Images as OCI archives: nothing is built twice, a changed source gives a new tag and so a rollout."""
 
 import fcntl
 import os
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.bootstrap import BootstrapError, Timeline, cache_folder
-from tools.images.content import REPOSITORY, image_key, project_version, write_context
+from tools.images.content import REPOSITORY, dockerfile, image_key, project_version, revision, write_context
+from tools.images.recipes import BUILDAH_IMAGES
 from tools.images.roots import BASE_KEY, make_rootfs
 from tools.images.sbom import write_sbom
 from tools.images.store import Store
 from tools.images.wheels import fetch_wheels
 
-# Image -> the lock file of its dependencies.
-IMAGES = {"operator": "operator", "embedded": "engine"}
 KEPT_ARCHIVES = 3  # of each image: the current one, and those that a running cluster may still be asked to load
 
 
@@ -29,10 +27,10 @@ class ImageArchive:
     sbom: Path  # CycloneDX JSON
 
 
-def build_images(timeline: Timeline | None = None) -> dict[str, ImageArchive]:
-    """`operator` and `embedded`, built where the cache does not hold them yet; raises BootstrapError."""
+def build_images(timeline: Timeline | None = None, *, names: Sequence[str] = ("operator", "embedded")) -> dict[str, ImageArchive]:
+    """Those of BUILDAH_IMAGES that are named, built where the cache does not hold them yet; raises BootstrapError."""
     timeline = timeline or Timeline()
-    images = {name: _expected(name) for name in IMAGES}
+    images = {name: _expected(name) for name in names}
     missing = [name for name, image in images.items() if not (image.archive.exists() and image.sbom.exists())]
     if missing:
         _check_machine()
@@ -45,7 +43,7 @@ def build_images(timeline: Timeline | None = None) -> dict[str, ImageArchive]:
 
 
 def _expected(name: str) -> ImageArchive:
-    key = image_key(name, lock=IMAGES[name], base_key=BASE_KEY)
+    key = image_key(BUILDAH_IMAGES[name], base_key=BASE_KEY)
     archives = cache_folder("images", "archives")
     return ImageArchive(
         reference=f"localhost/hisparse-{name}:{key}",
@@ -55,6 +53,7 @@ def _expected(name: str) -> ImageArchive:
 
 
 def _build(name: str, *, image: ImageArchive, timeline: Timeline) -> None:
+    recipe = BUILDAH_IMAGES[name]
     store = Store(cache_folder("images", "store"))
     base_reference = f"localhost/hisparse-base:{BASE_KEY}"
     store.shrink()
@@ -63,22 +62,24 @@ def _build(name: str, *, image: ImageArchive, timeline: Timeline) -> None:
         if not store.has(base_reference):
             with timeline.step("base image"):
                 store.build_base(rootfs=rootfs, dockerfile=REPOSITORY / "images" / "rootfs.Dockerfile", reference=base_reference)
-        wheels = fetch_wheels(IMAGES[name], folder=cache_folder("images", "wheels"), timeline=timeline)
+        wheels = fetch_wheels(recipe.lock, folder=cache_folder("images", "wheels"), timeline=timeline)
         with (
             timeline.step(f"image {name}", image.reference),
-            write_context(name, lock=IMAGES[name], wheels=wheels, folder=store.folder) as context,
+            write_context(recipe, wheels=wheels, folder=store.folder) as context,
         ):
             arguments = {
                 "BASE": base_reference,
+                "BUILD_BASE": base_reference,  # of runtime.Dockerfile
                 "PIP_ARGS": "--no-index --find-links=/src/locked",
                 "VERSION": project_version(),
-                "REVISION": _revision(),
+                "REVISION": revision(),
             }
             store.build(
                 context=context,
-                dockerfile=REPOSITORY / "images" / f"{name}.Dockerfile",
+                dockerfile=dockerfile(recipe),
                 reference=image.reference,
                 arguments=arguments,
+                labels=recipe.labels,
             )
         with timeline.step(f"archive and SBOM of {name}"):
             with store.mounted(image.reference) as root:
@@ -93,21 +94,6 @@ def _check_machine() -> None:
         raise BootstrapError(
             "images are built on Linux as root: run `sudo make images`, or `make images ENGINE=docker` where Docker is installed"
         )
-
-
-def _revision() -> str:
-    """Commit of the checkout, with `-dirty` when files differ from it; `unknown` outside of git."""
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        return "unknown"
-    return done.stdout.strip() or "unknown"
 
 
 @contextmanager

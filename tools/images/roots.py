@@ -8,8 +8,9 @@ from tools.bootstrap import Timeline
 from tools.bootstrap.process import run
 
 SUITE = "bookworm"
-# libstdc++6: compiled wheels (NumPy) link it. python3-venv: the images' first stage makes environments as in python:3.11-slim.
-INCLUDED = ("ca-certificates", "libstdc++6", "python3", "python3-venv")
+# libstdc++6: compiled wheels (NumPy) link it. libnuma1: so does vLLM's code for a CPU, which tests mount; without it the engine
+# ends while it starts and gives no reason. python3-venv: the images' first stage makes environments as in python:3.11-slim.
+INCLUDED = ("ca-certificates", "libnuma1", "libstdc++6", "python3", "python3-venv")
 EXCLUDED_PATHS = ("doc", "i18n", "info", "lintian", "locale", "man")
 EPOCH_SECONDS = 1764000000  # the mtime of what mmdebstrap makes; any fixed time gives the same tar for the same packages
 # Bytecode of Debian's Python stays, its test-only and graphical modules are not in these packages anyway.

@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+# Environments of ours; the system's Python as pip and Debian fill it; the same where Python is not Debian's.
+PYTHON_FOLDERS = (
+    "opt/*/lib/python3*/site-packages",
+    "usr/local/lib/python3*/dist-packages",
+    "usr/lib/python3*/dist-packages",
+    "usr/local/lib/python3*/site-packages",
+)
+DPKG_STATUS = "var/lib/dpkg/status"
 LONGEST_LICENCE = 80  # some packages put the whole text into the License field; its first line names it
 
 
@@ -25,8 +33,13 @@ def write_sbom(root: Path, *, name: str, version: str, output: Path) -> None:
     partial.rename(output)
 
 
+def is_read(path: str) -> bool:
+    """Whether `write_sbom` looks at this file of an image; `path` is relative to its root."""
+    return path == DPKG_STATUS or path.endswith((".dist-info/METADATA", ".egg-info/PKG-INFO", ".egg-info"))
+
+
 def _python_components(root: Path) -> list[dict[str, Any]]:
-    folders = [str(folder) for folder in root.glob("opt/*/lib/python3*/site-packages")]
+    folders = [str(folder) for pattern in PYTHON_FOLDERS for folder in root.glob(pattern)]
     found = []
     for distribution in distributions(path=folders):
         metadata = distribution.metadata
@@ -51,7 +64,7 @@ def _licence(metadata: dict[str, Any]) -> dict[str, Any] | None:
 
 def _debian_components(root: Path) -> list[dict[str, Any]]:
     """Installed packages by dpkg's status file: paragraphs of `Field: value` lines."""
-    status = root / "var/lib/dpkg/status"
+    status = root / DPKG_STATUS
     if not status.exists():
         return []
     found = []

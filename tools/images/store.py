@@ -32,11 +32,14 @@ class Store:
     def build_base(self, *, rootfs: Path, dockerfile: Path, reference: str) -> None:
         with tempfile.TemporaryDirectory(prefix="context-base-", dir=self.folder) as context:
             os.link(rootfs, Path(context) / "rootfs.tar")
-            self.build(context=Path(context), dockerfile=dockerfile, reference=reference, arguments={})
+            self.build(context=Path(context), dockerfile=dockerfile, reference=reference, arguments={}, labels={})
 
-    def build(self, *, context: Path, dockerfile: Path, reference: str, arguments: Mapping[str, str]) -> None:
+    def build(
+        self, *, context: Path, dockerfile: Path, reference: str, arguments: Mapping[str, str], labels: Mapping[str, str]
+    ) -> None:
         """Chroot isolation needs the fewest kernel features: no container runtime, no network namespace."""
         words = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+        words += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
         options: list[str | Path] = ["--layers", "--isolation", "chroot", "--timestamp", str(EPOCH_SECONDS)]
         options += ["--signature-policy", self._policy]
         run([*self._buildah, "bud", "-q", *options, *words, "-f", dockerfile, "-t", reference, context])

@@ -17,7 +17,7 @@ OLDEST_GLIBC_MINOR = 5  # where manylinux begins
 
 def fetch_wheels(lock: str, *, folder: Path, timeline: Timeline) -> Path:
     """Folder with the wheels of `requirements/{lock}.txt` and of the build backend, checked against their hashes."""
-    locks = [REPOSITORY / "requirements" / f"{name}.txt" for name in (lock, "build")]
+    locks = [REPOSITORY / "requirements" / f"{name}.txt" for name in dict.fromkeys((lock, "build"))]
     platforms = _platforms()
     key = hashlib.sha256(b"\n".join([repr(platforms).encode(), *(path.read_bytes() for path in locks)])).hexdigest()[:12]
     wheels = folder / f"{lock}-{key}"

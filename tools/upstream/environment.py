@@ -58,6 +58,7 @@ def upstream(version: str) -> Upstream:
         environment={
             "HF_HOME": str(home),
             "HF_HUB_OFFLINE": "1",
+            "PYTHONDONTWRITEBYTECODE": "",  # kept, whatever the machine says: to compile is half of an import
             "PYTHONPATH": str(trees.get(version, "")),
             "VLLM_CACHE_ROOT": str(home),
             "VLLM_CONFIG_ROOT": str(home),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools.images import content
+from tools.images.recipes import OPERATOR, RUNTIME, RUNTIME_TEST
 
 FILES = (
     "LICENSE",
@@ -33,7 +34,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def key(checkout: Path) -> Callable[[], str]:
     def of_checkout() -> str:
         assert checkout == content.REPOSITORY  # the key is of this checkout and not of the real one
-        return content.image_key("operator", lock="operator", base_key="base")
+        return content.image_key(OPERATOR, base_key="base")
 
     return of_checkout
 
@@ -71,7 +72,7 @@ def test_bytecode_documents_and_other_locks_do_not(checkout: Path, key: Callable
 
 def test_another_base_is_another_image(checkout: Path, key: Callable[[], str]) -> None:
     assert checkout.exists()
-    assert content.image_key("operator", lock="operator", base_key="newer") != key()
+    assert content.image_key(OPERATOR, base_key="newer") != key()
 
 
 def test_context_holds_exactly_the_files_of_the_key_and_the_wheels(checkout: Path, tmp_path: Path) -> None:
@@ -80,7 +81,17 @@ def test_context_holds_exactly_the_files_of_the_key_and_the_wheels(checkout: Pat
     (wheels / "a-1-py3-none-any.whl").write_bytes(b"wheel")
     (checkout / "docs").mkdir()
     (checkout / "docs/tour.md").write_text("not in the image")
-    with content.write_context("operator", lock="operator", wheels=wheels, folder=tmp_path) as context:
+    with content.write_context(OPERATOR, wheels=wheels, folder=tmp_path) as context:
         found = {str(path.relative_to(context)) for path in context.rglob("*") if path.is_file()}
     assert found == {*FILES} - {"images/operator.Dockerfile"} | {"wheels/a-1-py3-none-any.whl"}
     assert not context.exists()
+
+
+def test_labels_change_the_key(checkout: Path) -> None:
+    (checkout / "images/runtime.Dockerfile").write_text("FROM scratch")
+    assert content.image_key(RUNTIME, base_key="base") != content.image_key(RUNTIME_TEST, base_key="base")
+
+
+def test_the_build_backend_is_hashed_once_where_nothing_else_is_locked(checkout: Path) -> None:
+    assert [path.name for path in content._files("build")].count("build.txt") == 1
+    assert checkout.exists()

@@ -1,8 +1,13 @@
 """What the cluster relies on in the images, read from the Dockerfiles that every way of building uses."""
 
+import re
 from pathlib import Path
 
 import pytest
+
+from tools.images.content import default_vllm_version
+from tools.images.recipes import RUNTIME_TEST
+from tools.upstream.trees import locked_wheels
 
 IMAGES = Path(__file__).resolve().parents[3] / "images"
 
@@ -18,9 +23,31 @@ def test_image_starts_the_program_as_a_numeric_user(name: str, entry: str) -> No
     assert not [line for line in last_stage if line.startswith("RUN ")]
 
 
-@pytest.mark.parametrize("name", ["operator", "embedded"])
-def test_every_installed_file_is_checked_against_a_hash(name: str) -> None:
+@pytest.mark.parametrize(("name", "num_installs"), [("operator", 2), ("embedded", 2), ("runtime", 1)])
+def test_every_installed_file_is_checked_against_a_hash(name: str, num_installs: int) -> None:
     text = (IMAGES / f"{name}.Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     installs = [line for line in text.splitlines() if "pip" in line and " -r " in line]
-    assert len(installs) == 2
+    assert len(installs) == num_installs
     assert all("--require-hashes" in line for line in installs)
+
+
+def test_runtime_image_changes_nothing_of_its_base_but_two_packages() -> None:
+    text = (IMAGES / "runtime.Dockerfile").read_text(encoding="utf-8")
+    last_stage = text.rpartition("\nFROM ")[2].replace("\\\n", " ").splitlines()
+    instructions = [line.split()[0] for line in last_stage[1:] if line and not line.startswith(("#", " "))]
+    # Neither USER, ENV, WORKDIR nor ENTRYPOINT: `docker run IMAGE MODEL` serves as the base does.
+    assert set(instructions) == {"ARG", "LABEL", "RUN"}
+    run = next(line for line in last_stage if line.startswith("RUN "))
+    assert not re.search(r"\b(pip|uv|apt-get)\b", run)
+    assert set(re.findall(r"\$packages/(\w+)", run)) == {"hisparse_operator", "hisparse_runtime"}
+
+
+def test_runtime_image_has_the_newest_vllm_whose_planner_we_are_compared_with() -> None:
+    newest = max(locked_wheels().items(), key=lambda wheel: tuple(map(int, wheel[0].split("."))))[1]
+    assert newest.startswith(f"vllm=={default_vllm_version()} ")
+
+
+def test_runtime_image_without_vllm_says_so() -> None:
+    labels = RUNTIME_TEST.labels
+    assert labels["org.opencontainers.image.title"] == "hisparse-runtime-test"
+    assert labels["org.opencontainers.image.description"].startswith("For tests only: ")

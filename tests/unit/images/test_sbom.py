@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from tools.images.sbom import write_sbom
+import pytest
+
+from tools.images.sbom import is_read, write_sbom
 
 DPKG = """Package: libc6
 Status: install ok installed
@@ -17,8 +19,10 @@ Version: 1.0
 """
 
 
-def distribution(root: Path, name: str, version: str, *lines: str) -> None:
-    folder = root / "opt/app/lib/python3.11/site-packages" / f"{name}-{version}.dist-info"
+def distribution(
+    root: Path, name: str, version: str, *lines: str, packages: str = "opt/app/lib/python3.11/site-packages"
+) -> None:
+    folder = root / packages / f"{name}-{version}.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *lines]) + "\n")
 
@@ -57,3 +61,20 @@ def test_same_image_gives_the_same_bytes(tmp_path: Path) -> None:
     write_sbom(root, name="image", version="1", output=second)
     assert first.read_bytes() == second.read_bytes()
     assert [item["name"] for item in json.loads(first.read_text())["components"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        "opt/app/lib/python3.11/site-packages",
+        "usr/lib/python3/dist-packages",  # Debian's own packages
+        "usr/local/lib/python3.11/site-packages",  # python:3.11-slim
+        "usr/local/lib/python3.12/dist-packages",  # vLLM's image
+    ],
+)
+def test_packages_are_found_wherever_an_image_has_its_python(tmp_path: Path, packages: str) -> None:
+    root, output = tmp_path / "root", tmp_path / "bom.json"
+    distribution(root, "vllm", "0.33.0", packages=packages)
+    write_sbom(root, name="image", version="1", output=output)
+    assert [item["purl"] for item in json.loads(output.read_text())["components"]] == ["pkg:pypi/vllm@0.33.0"]
+    assert [path for path in root.rglob("*") if is_read(str(path.relative_to(root)))]
