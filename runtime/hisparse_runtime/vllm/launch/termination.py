@@ -12,8 +12,8 @@ from pathlib import Path
 from hisparse_runtime.vllm.launch.supervise import Ending
 
 TERMINATION_LOG = Path("/dev/termination-log")
-# The kubelet cuts at 4096, and at 12 KiB for all containers of a pod.
-_MAX_BYTES = 2048
+# The kubelet cuts what is longer.
+_MAX_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ def ending_message(ending: Ending, *, last: LastState, words: list[str]) -> str:
         if ending.killed_after_seconds is None:
             return ""
         return (
-            f"EngineNotStopped: killed {ending.killed_after_seconds:.0f} s after it was asked to stop, in stage {ending.stage}: requests"
-            " or pinned memory took longer than planned; next step: raise the drain's seconds"
+            f"EngineNotStopped: killed {ending.killed_after_seconds:.0f} s after it was asked to stop, in stage {ending.stage};"
+            " next step, if requests were cut off: raise the drain's seconds"
         )
     first = (
         f"EngineEnded: by itself, {_how(ending.exit_code)}, after {last.engine_seconds:.0f} s, in stage {ending.stage},"
@@ -49,11 +49,12 @@ def write_termination_message(text: str, *, file: Path) -> None:
     """Cut in front of the last words: they say why. Outside of a pod there is no such file, and none is made."""
     content = text.encode()
     if len(content) > _MAX_BYTES:
-        head, _, tail = content.partition(b"\n")
-        content = head[: _MAX_BYTES // 2] + b"\n" + tail[-(_MAX_BYTES - min(len(head), _MAX_BYTES // 2) - 1) :]
+        first, _, rest = content.partition(b"\n")
+        first = first[: _MAX_BYTES // 2]
+        content = first + b"\n" + rest[len(first) + 1 - _MAX_BYTES :]
     if file.exists() and os.access(file, os.W_OK):
         with suppress(OSError):
-            file.write_bytes(content + b"\n")
+            file.write_bytes(content)
 
 
 def _how(exit_code: int) -> str:
