@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from hisparse_operator.api import Condition, EngineType, HiSparseDeployment
+from hisparse_operator.api import Condition, HiSparseDeployment
 from hisparse_operator.cluster.slim import DeploymentFacts, PodFacts
 from hisparse_operator.planning import Infeasible, Plan
 from hisparse_operator.resources.service import endpoint
@@ -20,7 +20,7 @@ READY = "Ready"
 TELEMETRY_AVAILABLE = "TelemetryAvailable"
 TYPES = (POOL_SIZED, AVAILABLE, READY, TELEMETRY_AVAILABLE)
 
-PASSING_REASONS = frozenset({"PlannedOnly", "PodsNotReady", "RolloutInProgress", "ScaledToZero"})
+PASSING_REASONS = frozenset({"PodsNotReady", "RolloutInProgress", "ScaledToZero"})
 """Reasons of a Ready that is False as it should be: work in progress, or nothing asked for."""
 
 
@@ -103,10 +103,17 @@ def _pool_sized(observation: Observation) -> _Finding:
     return _Finding(
         "True",
         "Planned",
-        f"Each pod gets a host pool of {human_bytes(plan.host_pool_bytes)} ({plan.host_pool_tokens:,} tokens) and an offload "
-        f"tier of {human_bytes(plan.cpu_bytes_to_use)}: {human_bytes(plan.memory_bytes)} of memory, sized by node {plan.node}, "
+        f"Each pod gets {_tiers(plan)}: {human_bytes(plan.memory_bytes)} of memory, sized by node {plan.node}, "
         f"{plan.eligible_nodes} eligible. status.plan.arithmetic has every step.",
     )
+
+
+def _tiers(plan: Plan) -> str:
+    """Pools of one engine replica, which is the pod where the pod has one."""
+    offload = f"an offload tier of {human_bytes(plan.cpu_bytes_to_use)}" if plan.cpu_bytes_to_use else "no offload tier"
+    host = f"a host pool of {human_bytes(plan.host_pool_bytes)} ({plan.host_pool_tokens:,} tokens) and "
+    each = f" for each of {plan.pod.data_parallel_size} replicas" if plan.pod and plan.pod.data_parallel_size > 1 else ""
+    return f"{host if plan.host_pool_bytes else 'no host pool (hiSparse.mode is Off) and '}{offload}{each}"
 
 
 def _available(observation: Observation) -> _Finding:
@@ -174,8 +181,6 @@ def _obstacle(observation: Observation) -> _Finding:
 def _progress(observation: Observation) -> _Finding:
     """Nothing is wrong: what is being waited for."""
     wanted = observation.owner.spec.replicas
-    if observation.owner.spec.engine.type is EngineType.VLLM:
-        return _Finding("False", "PlannedOnly", "vLLM engines are planned and not started yet: status.plan has their sizes.")
     if not _is_settled(observation):
         updated = observation.deployment.updated if observation.deployment else 0
         return _Finding(

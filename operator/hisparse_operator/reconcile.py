@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from hisparse_operator import metrics, settled_plan
-from hisparse_operator.api import API_VERSION, GROUP, KIND, PLURAL, VERSION, EngineType, HiSparseDeployment, InvalidObjectError
+from hisparse_operator.api import API_VERSION, GROUP, KIND, PLURAL, VERSION, HiSparseDeployment, InvalidObjectError
 from hisparse_operator.api.status import Condition, PoolUse
 from hisparse_operator.cluster.api import Api, ApiError
 from hisparse_operator.cluster.cache import Cache
 from hisparse_operator.conditions import PASSING_REASONS, POOL_SIZED, READY, TYPES, Observation, timestamp
 from hisparse_operator.planning import Infeasible, Plan, plan
-from hisparse_operator.resources import Child, Rendered, render
+from hisparse_operator.resources import Child, EngineImages, Rendered, render
 from hisparse_operator.summary import summarise
 from hisparse_operator.telemetry import Sample
 
@@ -36,14 +36,14 @@ class Reconciler:
         *,
         api: Api,
         cache: Cache,
-        engine_image: str,
+        images: EngineImages,
         sample: Callable[[str], Sample | None],
         stale_after_seconds: float,
         post: PostEvent,
     ) -> None:
         self._api = api
         self._cache = cache
-        self._engine_image = engine_image
+        self._images = images
         self._sample = sample
         self._stale_after_seconds = stale_after_seconds
         self._post = post
@@ -64,8 +64,8 @@ class Reconciler:
         made, problem = self._plan(owner)
         rendered: Rendered | None = None
         refusal: ApiError | None = None
-        if made is not None and owner.spec.engine.type is EngineType.EMBEDDED:
-            rendered = render(owner, plan=made, settled=settled_plan.write(made, owner=owner), engine_image=self._engine_image)
+        if made is not None:
+            rendered = render(owner, plan=made, settled=settled_plan.write(made, owner=owner), images=self._images)
             try:
                 if not await self._apply_children(owner, rendered):
                     return

@@ -15,7 +15,6 @@ from hisparse_operator.cluster.events import EventPoster
 from hisparse_operator.cluster.queue import WorkQueue
 from hisparse_operator.http_server import serve
 from hisparse_operator.reconcile import Reconciler
-from hisparse_operator.resources.service import HTTP_PORT
 from hisparse_operator.settings import Settings
 from hisparse_operator.summary import REFRESH_SECONDS
 from hisparse_operator.telemetry import Scraper
@@ -50,7 +49,7 @@ class Service:
         self._reconciler = Reconciler(
             api=api,
             cache=self._cache,
-            engine_image=settings.engine_image,
+            images=settings.images,
             sample=self._scraper.samples.get,
             stale_after_seconds=self._scraper.stale_after_seconds,
             post=self._events.post,
@@ -109,7 +108,7 @@ class Service:
         for owner in list(self._cache.owners()):
             for key, pod in self._cache.pods(owner).items():
                 if pod.ready and pod.ip and not pod.deleting:
-                    yield target(pod=key, owner=owner, address=pod.ip, port=HTTP_PORT)
+                    yield target(pod=key, owner=owner, address=pod.ip, port=pod.report_port)
 
     def _wake_known(self, key: str) -> None:
         if self._cache.object(key) is not None:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hisparse_operator.resources import EngineImages
+
 
 class SettingsError(ValueError):
     """An environment variable is missing or wrong; the message names it."""
@@ -13,7 +15,7 @@ class SettingsError(ValueError):
 class Settings:
     """`watch_namespaces` empty means the whole cluster."""
 
-    engine_image: str
+    images: EngineImages
     watch_namespaces: tuple[str, ...]
     log_level: str
     scrape_seconds: float
@@ -21,11 +23,6 @@ class Settings:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> "Settings":
-        engine_image = environment.get("HISPARSE_ENGINE_IMAGE", "").strip()
-        if not engine_image:
-            raise SettingsError(
-                "HISPARSE_ENGINE_IMAGE is not set: it names the engine image of objects that name none themselves"
-            )
         namespaces = tuple(
             sorted({name.strip() for name in environment.get("HISPARSE_WATCH_NAMESPACES", "").split(",") if name.strip()})
         )
@@ -39,12 +36,21 @@ class Settings:
         if log_level not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
             raise SettingsError(f"HISPARSE_LOG_LEVEL is {log_level!r}: use DEBUG, INFO, WARNING or ERROR")
         return Settings(
-            engine_image=engine_image,
+            images=EngineImages(
+                embedded=_image(environment, "HISPARSE_EMBEDDED_IMAGE"), vllm=_image(environment, "HISPARSE_VLLM_IMAGE")
+            ),
             watch_namespaces=namespaces,
             log_level=log_level,
             scrape_seconds=_number(environment, "HISPARSE_SCRAPE_SECONDS", default=5.0, smallest=1.0, largest=30.0),
             http_port=_port(environment, "HISPARSE_HTTP_PORT", default=8080),
         )
+
+
+def _image(environment: Mapping[str, str], name: str) -> str:
+    image = environment.get(name, "").strip()
+    if not image:
+        raise SettingsError(f"{name} is not set: it names the engine image of objects that name none themselves")
+    return image
 
 
 def _number(environment: Mapping[str, str], name: str, *, default: float, smallest: float, largest: float) -> float:

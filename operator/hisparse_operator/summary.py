@@ -31,9 +31,9 @@ def summarise(observation: Observation) -> HiSparseDeploymentStatus:
         residency=residency,
         summary=Summary(
             replicas=f"{observation.num_ready}/{owner.spec.replicas}",
-            host_pool=human_bytes(plan.host_pool_bytes) if plan else None,
-            offload=human_bytes(plan.cpu_bytes_to_use) if plan else None,
-            used=f"{residency.host_pool.used_percent}%" if residency else None,
+            host_pool=human_bytes(plan.host_pool_bytes) if plan and plan.host_pool_bytes else None,
+            offload=human_bytes(plan.cpu_bytes_to_use) if plan and plan.cpu_bytes_to_use else None,
+            used=f"{residency.host_pool.used_percent}%" if residency and residency.host_pool.capacity_bytes else None,
             hit=f"{residency.hot.hit_percent}%" if residency and residency.hot.hit_percent is not None else None,
         ),
         conditions=conditions(observation, before=before.conditions),

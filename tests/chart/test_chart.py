@@ -133,13 +133,16 @@ def test_one_operator_at_a_time_with_probes_and_time_to_end(render: Render) -> N
 
 
 def test_values_reach_the_operator_as_its_environment(render: Render) -> None:
-    objects = render("watchNamespaces={b,a}", "logLevel=DEBUG", "scrapeSeconds=7", "engine.image=registry.example/engine:7")
+    objects = render(
+        "watchNamespaces={b,a}", "logLevel=DEBUG", "scrapeSeconds=7", "engine.embeddedImage=registry.example/engine:7"
+    )
     (deployment,) = kinds(objects, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     environment = {item["name"]: item.get("value") for item in container["env"]}
     assert environment == {
         "POD_NAMESPACE": None,
-        "HISPARSE_ENGINE_IMAGE": "registry.example/engine:7",
+        "HISPARSE_EMBEDDED_IMAGE": "registry.example/engine:7",
+        "HISPARSE_VLLM_IMAGE": "hisparse-runtime:0.1.0-vllm{version}",
         "HISPARSE_WATCH_NAMESPACES": "b,a",
         "HISPARSE_LOG_LEVEL": "DEBUG",
         "HISPARSE_SCRAPE_SECONDS": "7",
@@ -188,7 +191,7 @@ def test_metrics_service_selects_the_operators_pod(render: Render) -> None:
         ("watchNamespaces={Team_A}", "watchNamespaces"),
         ("image.pullPolicy=Sometimes", "pullPolicy"),
         ("serviceAccount.create=false", "serviceAccount"),
-        ("engine.image=", "engine"),
+        ("engine.vllmImage=", "vllmImage"),
     ],
 )
 def test_schema_refuses_wrong_values_and_names_them(render: Render, sets: str, named: str) -> None:

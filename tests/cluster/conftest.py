@@ -49,7 +49,7 @@ def operator(cluster: Cluster) -> Cluster:
             "--set",
             f"image.tag={tag}",
             "--set",
-            f"engine.image={images['embedded'].reference}",
+            f"engine.embeddedImage={images['embedded'].reference}",
         ),
         *("--set", "crds.install=false", "--wait", "--timeout", "3m"),
     )

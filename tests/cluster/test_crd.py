@@ -139,6 +139,43 @@ def test_at37_an_engine_is_consistent(cluster: Cluster, accepted: dict[str, Any]
     assert message in _refusal(cluster, _object("engines", {"engine": refused}))
 
 
+_VLLM = {"type": "VLLM", "maxModelLen": 4096, "vllm": {"gpu": "H200"}}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "refused", "message"),
+    [
+        (
+            {"engine": _VLLM, "hiSparse": {"mode": "Off"}},
+            {"engine": _VLLM, "hiSparse": {"mode": "Off", "hostPoolGiB": 4}},
+            "hiSparse.hostPoolGiB must be left out when hiSparse.mode is Off",
+        ),
+        ({"engine": _VLLM, "hiSparse": {"mode": "Off"}}, {"hiSparse": {"mode": "Off"}}, "hiSparse.mode Off is for type VLLM"),
+        (
+            {"engine": _VLLM, "offload": {"enabled": False}},
+            {"offload": {"enabled": False}},
+            "offload.enabled false is for type VLLM",
+        ),
+        ({"engine": _VLLM, "model.source": "/models/a"}, {"model.source": "/models/a"}, "model.source must be left out"),
+        ({"engine": _VLLM, "model.source": "org/name"}, {"engine": _VLLM, "model.source": "--api-key"}, "spec.model.source"),
+        (
+            {"pod.env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "hf"}}}]},
+            {"pod.env": [{"name": "HF_TOKEN", "value": "canary"}]},
+            "give a secret by valueFrom.secretKeyRef",
+        ),
+        ({"pod.env": [{"name": "A", "value": ""}]}, {"pod.env": [{"name": "A"}]}, "give value or valueFrom"),
+        (
+            {"pod.volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}]},
+            {"pod.labels": {"team": "not a label"}},
+            "spec.pod.labels",
+        ),
+    ],
+)
+def test_at37_fields_fit_to_each_other(cluster: Cluster, accepted: dict[str, Any], refused: dict[str, Any], message: str) -> None:
+    _try(cluster, _object("fitting", accepted))
+    assert message in _refusal(cluster, _object("fitting", refused))
+
+
 @pytest.mark.parametrize("path", ["model", "engine", "engine.type", "engine.maxModelLen"])
 def test_a_missing_field_is_refused_naming_it(cluster: Cluster, path: str) -> None:
     resource = _object("partial")

@@ -40,19 +40,20 @@ def test_a_device_pool_too_small_for_one_request_is_refused(operator: Cluster, n
     assert "gpuKVCache" in _refused(operator, namespace, "cramped", reason="InsufficientDeviceMemory")
 
 
-def test_a_vllm_engine_is_planned_and_says_that_it_is_not_started(operator: Cluster, namespace: str) -> None:
+def test_a_vllm_engine_is_planned_as_it_is_started_and_a_conflicting_argument_changes_nothing(operator: Cluster, namespace: str) -> None:
     resource = deployment("planned")
     resource["spec"]["model"] = {"name": "zai-org/GLM-5.3"}
     resource["spec"]["engine"] = {
         "type": "VLLM",
         "maxModelLen": 8192,
         "gpuKVCache": "20Gi",
+        "image": "localhost/nowhere:none",
         "vllm": {"gpu": "H200", "kvCacheDtype": "fp8"},
     }
     del resource["spec"]["hostMemory"]
     operator.apply(namespace, resource)
     wait_until(
-        lambda: operator.condition(namespace, "planned", "Ready")["reason"] == "PlannedOnly",
+        lambda: bool(operator.list(namespace, "deployments", selector="hisparse.dev/deployment=planned")),
         seconds=20,
         what=lambda: operator.describe(namespace, "planned"),
     )
@@ -60,10 +61,16 @@ def test_a_vllm_engine_is_planned_and_says_that_it_is_not_started(operator: Clus
     plan = operator.status(namespace, "planned")["plan"]
     assert float(plan["concurrency"]["steady"]) > 1
     assert any("row: 656 B per token and layer" in line for line in plan["arithmetic"])
-    assert not operator.list(namespace, "deployments", selector="hisparse.dev/deployment=planned")
+    before = operator.get(namespace, "deployment", "planned")["metadata"]["generation"]
     resource["spec"]["engine"]["vllm"]["extraArgs"] = ["--num-gpu-blocks-override=5"]
     operator.apply(namespace, resource)
-    assert "engine.gpuKVCache" in _refused(operator, namespace, "planned", reason="InvalidSpec")
+    wait_until(
+        lambda: operator.condition(namespace, "planned", "PoolSized")["reason"] == "InvalidSpec",
+        seconds=20,
+        what=lambda: operator.describe(namespace, "planned"),
+    )
+    assert "engine.gpuKVCache" in operator.condition(namespace, "planned", "PoolSized")["message"]
+    assert operator.get(namespace, "deployment", "planned")["metadata"]["generation"] == before
 
 
 def test_a_mended_spec_is_served(operator: Cluster, namespace: str) -> None:

@@ -121,7 +121,7 @@ def _install(cluster: Cluster, timeline: Timeline, *, operator_image: str, engin
                     "--set",
                     f"image.tag={tag}",
                     "--set",
-                    f"engine.image={engine_image}",
+                    f"engine.embeddedImage={engine_image}",
                 ),
                 *("--wait", "--timeout", "90s"),
             )

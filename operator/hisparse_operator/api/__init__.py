@@ -17,8 +17,9 @@ from hisparse_operator.api.group import (
     SINGULAR,
     VERSION,
 )
+from hisparse_operator.api.pod import Toleration
 from hisparse_operator.api.quantity import quantity_bytes
-from hisparse_operator.api.spec import EngineType, HiSparseDeploymentSpec, Toleration
+from hisparse_operator.api.spec import EngineType, HiSparseDeploymentSpec
 from hisparse_operator.api.status import Condition, HiSparseDeploymentStatus, PlanStatus, Residency, Summary
 
 __all__ = [

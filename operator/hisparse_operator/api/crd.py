@@ -133,7 +133,8 @@ def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> di
         # OpenAPI v3.0 has the bound and a flag where JSON Schema has one number
         result |= {"minimum": schema["exclusiveMinimum"], "exclusiveMinimum": True}
     if "default" in schema and _is_worth_storing(schema["default"], result):
-        result["default"] = schema["default"]
+        # the API server fills in what is below
+        result["default"] = {} if isinstance(schema["default"], Mapping) else schema["default"]
     return result
 
 
@@ -147,6 +148,6 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_worth_storing(default: object, schema: Mapping[str, Any]) -> bool:
     """Whether the API server should write a default into objects: an empty object only where defaults below depend on it."""
-    if isinstance(default, Mapping) and all(value is None for value in default.values()):
+    if isinstance(default, Mapping):
         return any("default" in of for of in schema.get("properties", {}).values())
     return default not in (None, [])

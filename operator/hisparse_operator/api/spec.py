@@ -6,16 +6,12 @@ Field descriptions become the text of `kubectl explain hsd`, constraints become 
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from hisparse_operator.api.pod import LabelValue, Pod, Toleration
 from hisparse_operator.api.quantity import Quantity
-
-
-class SpecModel(BaseModel):
-    """camelCase outside, snake_case inside, nothing unknown, nothing changed after parsing."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+from hisparse_operator.api.spec_model import SpecModel, rule
+from hisparse_runtime.vllm.pod_plan import Mode
 
 
 class EngineType(StrEnum):
@@ -27,6 +23,13 @@ class EngineType(StrEnum):
 
 class Model(SpecModel):
     name: str = Field(min_length=1, max_length=253, description="Name of the model in requests (`model`).")
+    source: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1024,
+        pattern=r"^[^-\s]\S*$",
+        description="What vLLM loads: a folder in the pod (of one of pod.volumes, say), or a repository. Default: the name.",
+    )
     config: dict[str, Any] = Field(
         default={},
         description="The model's config.json as an object. Its layers, row sizes and index top-K decide every memory size."
@@ -66,12 +69,12 @@ class Vllm(SpecModel):
     )
 
 
-def _rule(rule: str, message: str) -> dict[str, JsonValue]:
-    return {"rule": rule, "message": message, "reason": "FieldValueInvalid"}
-
-
 _EMBEDDED_NEEDS_POOL = "gpuKVCache is required for type Embedded, whose device pool is a part of the pod's memory"
 _EMBEDDED_HAS_NO_VLLM = "vllm must be left out for type Embedded"
+_EMBEDDED_HAS_NO_SOURCE = "model.source must be left out for type Embedded, which makes its own weights"
+_EMBEDDED_HAS_NO_OFF = "hiSparse.mode Off is for type VLLM: the embedded engine has no other mode than On"
+_EMBEDDED_HAS_OFFLOAD = "offload.enabled false is for type VLLM: the embedded engine always has an offload tier"
+_OFF_HAS_NO_POOL = "hiSparse.hostPoolGiB must be left out when hiSparse.mode is Off: there is no host pool then"
 _VLLM_NEEDS_VLLM = "vllm is required for type VLLM: at least vllm.gpu, which decides the KV row format"
 _VLLM_GPUS_FOLLOW = "gpus must be left out for type VLLM: it is vllm.tensorParallelSize x vllm.dataParallelSize"
 
@@ -80,17 +83,15 @@ class Engine(SpecModel):
     model_config = ConfigDict(
         json_schema_extra={
             "x-kubernetes-validations": [
-                _rule("self.type != 'Embedded' || has(self.gpuKVCache)", _EMBEDDED_NEEDS_POOL),
-                _rule("self.type != 'Embedded' || !has(self.vllm)", _EMBEDDED_HAS_NO_VLLM),
-                _rule("self.type != 'VLLM' || has(self.vllm)", _VLLM_NEEDS_VLLM),
-                _rule("self.type != 'VLLM' || !has(self.gpus) || self.gpus == 0", _VLLM_GPUS_FOLLOW),
+                rule("self.type != 'Embedded' || has(self.gpuKVCache)", _EMBEDDED_NEEDS_POOL),
+                rule("self.type != 'Embedded' || !has(self.vllm)", _EMBEDDED_HAS_NO_VLLM),
+                rule("self.type != 'VLLM' || has(self.vllm)", _VLLM_NEEDS_VLLM),
+                rule("self.type != 'VLLM' || !has(self.gpus) || self.gpus == 0", _VLLM_GPUS_FOLLOW),
             ]
         }
     )
 
-    type: EngineType = Field(
-        description="Engine that serves the model. VLLM: planned, pods are to come. Embedded: the project's own, on a CPU."
-    )
+    type: EngineType = Field(description="Engine that serves the model. VLLM, or Embedded: the project's own, on a CPU.")
     image: str | None = Field(
         default=None,
         min_length=1,
@@ -153,21 +154,43 @@ class Engine(SpecModel):
 
 
 class HiSparse(SpecModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                rule("self.mode != 'Off' || !has(self.hostPoolGiB)", _OFF_HAS_NO_POOL),
+            ]
+        }
+    )
+
+    mode: Mode = Field(
+        default=Mode.ON,
+        description="On: with Hybrid HiSparse. Off: the same engine with ordinary offloading only, as the baseline of a"
+        " comparison, or for a model that HiSparse cannot serve.",
+    )
     # A number as in vLLM, whose option of the same name it becomes; GiB = 2^30 bytes.
     host_pool_gib: float | None = Field(
         default=None,
         alias="hostPoolGiB",
         gt=0,
         le=1 << 20,
-        description="Host pool of one pod in GiB, for KV that the device pool cannot hold. Default: tuned from node memory.",
+        description="Host pool in GiB, for KV that the device pool cannot hold: of each data-parallel replica, as in vLLM."
+        " Default: tuned from node memory.",
     )
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.mode is Mode.OFF and self.host_pool_gib is not None:
+            raise ValueError(_OFF_HAS_NO_POOL)
+        return self
 
 
 class Offload(SpecModel):
     cpu_bytes_to_use: Quantity | None = Field(
         default=None,
-        description="Host memory of one pod for indexer KV of cached prefixes. Default: as many tokens as the host pool holds.",
+        description="Host memory for KV of cached prefixes, of each data-parallel replica, as in vLLM. With HiSparse it holds"
+        " indexer keys; default: of as many tokens as the host pool holds. Without: all KV; default: what nodes have left.",
     )
+    enabled: bool = Field(default=True, description="Whether there is an offload tier. Embedded engines always have one.")
 
 
 class HostMemory(SpecModel):
@@ -177,63 +200,18 @@ class HostMemory(SpecModel):
     )
 
 
-class Toleration(SpecModel):
-    """A taint that the pods tolerate, as in a pod's spec."""
+class HiSparseDeploymentSpec(SpecModel):
+    """What is served, and within which bounds."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "x-kubernetes-validations": [
-                {
-                    "rule": "!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",
-                    "message": "value must be left out when operator is Exists, which tolerates every value",
-                    "reason": "FieldValueInvalid",
-                },
-                {
-                    "rule": "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')",
-                    "message": "operator must be Exists when key is left out, which tolerates every taint",
-                    "reason": "FieldValueInvalid",
-                },
-                {
-                    "rule": "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-                    "message": "tolerationSeconds needs effect NoExecute: nothing else evicts a running pod",
-                    "reason": "FieldValueInvalid",
-                },
+                rule("self.engine.type != 'Embedded' || !has(self.model.source)", _EMBEDDED_HAS_NO_SOURCE),
+                rule("self.engine.type != 'Embedded' || self.hiSparse.mode == 'On'", _EMBEDDED_HAS_NO_OFF),
+                rule("self.engine.type != 'Embedded' || self.offload.enabled", _EMBEDDED_HAS_OFFLOAD),
             ]
         }
     )
-
-    key: str | None = Field(
-        default=None, max_length=316, description="Key of the taint. Left out, with operator Exists: every taint."
-    )
-    operator: str | None = Field(
-        default=None, pattern="^(Exists|Equal)$", description="Exists: any value. Equal (default): this value."
-    )
-    value: str | None = Field(default=None, max_length=63, description="Value of the taint.")
-    effect: str | None = Field(
-        default=None,
-        pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$",
-        description="Effect of the taint. Left out: every effect.",
-    )
-    toleration_seconds: int | None = Field(
-        default=None, description="How long a NoExecute taint is tolerated. Left out: for ever."
-    )
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        if self.operator == "Exists" and self.value:
-            raise ValueError("value must be left out when operator is Exists, which tolerates every value")
-        if not self.key and self.operator != "Exists":
-            raise ValueError("operator must be Exists when key is left out, which tolerates every taint")
-        if self.toleration_seconds is not None and self.effect != "NoExecute":
-            raise ValueError("tolerationSeconds needs effect NoExecute: nothing else evicts a running pod")
-        return self
-
-
-LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
-
-
-class HiSparseDeploymentSpec(SpecModel):
-    """What is served, and within which bounds."""
 
     replicas: int = Field(default=1, ge=0, le=256, description="Number of engine pods.")
     model: Model = Field(description="The model that is served.")
@@ -245,3 +223,14 @@ class HiSparseDeploymentSpec(SpecModel):
         default={}, max_length=32, description="Labels that a node must carry to take part in sizing and to run a pod."
     )
     tolerations: list[Toleration] = Field(default=[], max_length=16, description="Taints that the pods tolerate.")
+    pod: Pod = Field(default=Pod(), description="What the pods get beside the plan.")
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.engine.type is EngineType.EMBEDDED and self.model.source is not None:
+            raise ValueError(_EMBEDDED_HAS_NO_SOURCE)
+        if self.engine.type is EngineType.EMBEDDED and self.hi_sparse.mode is Mode.OFF:
+            raise ValueError(_EMBEDDED_HAS_NO_OFF)
+        if self.engine.type is EngineType.EMBEDDED and not self.offload.enabled:
+            raise ValueError(_EMBEDDED_HAS_OFFLOAD)
+        return self

@@ -40,7 +40,9 @@ class PlanStatus(StatusModel):
     shm_bytes: int = Field(description="Size of /dev/shm: host pool, offload tier and slack.")
     memory_bytes: int = Field(description="Memory request and limit of one pod.")
     host_pool_tokens: int = Field(description="Tokens whose KV the host pool holds.")
-    device_pool_tokens: int = Field(description="Tokens whose KV the device pool holds when everything is resident.")
+    device_pool_tokens: int | None = Field(
+        default=None, description="Tokens whose KV the device pool holds when everything is resident."
+    )
     startup_seconds: int | None = Field(
         default=None, description="Time that a pod may take to start, from the bytes it has to move."
     )

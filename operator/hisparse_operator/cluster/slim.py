@@ -1,6 +1,7 @@
 """API objects reduced to what the operator reads of them: with thousands of pods 550 bytes each are affordable, 14 kB are not."""
 
 import math
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from kubernetes.utils.quantity import parse_quantity
 
 from hisparse_operator.planning.facts import NodeFacts, PodRequest, Taint
 from hisparse_operator.resources.names import DEPLOYMENT_LABEL, PLAN_ANNOTATION, RENDERED_ANNOTATION
+from hisparse_operator.resources.service import HTTP_PORT
+from hisparse_runtime.vllm.pod_plan import EXIT_REFUSED, STATUS_PORT_NAME
 
 _GPU = "nvidia.com/gpu"
-_MESSAGE_LIMIT = 400
+_MESSAGE_LIMIT = 1000
 _ON_ITS_WAY = frozenset({None, "ContainerCreating", "PodInitializing"})
 _BACK_OFF = "CrashLoopBackOff"
 # Endings whose reason says no more than that there was one.
+# What preflight says of a container that it did not let start.
+_REFUSAL = re.compile(r"(?P<reason>[A-Z][A-Za-z]{2,62}): (?P<text>.+)", re.DOTALL)
 _PLAIN_ENDINGS = frozenset({"Error", "Completed"})
 
 
@@ -32,6 +37,7 @@ class PodFacts:
     unschedulable: str  # the scheduler's words, empty when it has a node or was not looked at yet
     trouble: "Trouble | None"
     restarts: int
+    report_port: int  # where it tells its residency
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,9 @@ def slim_pod(pod: Mapping[str, Any]) -> PodFacts:
     if node and not finished:
         request = PodRequest(sys.intern(node), _effective_request(spec, "memory"), _effective_request(spec, _GPU), owner)
     if owner is None:
-        return PodFacts(request, None, "", "", ready=False, deleting=False, unschedulable="", trouble=None, restarts=0)
+        return PodFacts(
+            request, None, "", "", ready=False, deleting=False, unschedulable="", trouble=None, restarts=0, report_port=0
+        )
     scheduled = _condition(status, "PodScheduled")
     containers = status.get("containerStatuses", [])
     return PodFacts(
@@ -94,6 +102,7 @@ def slim_pod(pod: Mapping[str, Any]) -> PodFacts:
         unschedulable=scheduled.get("message", "")[:_MESSAGE_LIMIT] if scheduled.get("status") == "False" else "",
         trouble=next((trouble for trouble in map(_trouble, containers) if trouble), None),
         restarts=sum(container.get("restartCount", 0) for container in containers),
+        report_port=_report_port(spec),
     )
 
 
@@ -134,12 +143,20 @@ def _trouble(container: Mapping[str, Any]) -> Trouble | None:
         return Trouble(obstacle, waiting.get("message", "")[:_MESSAGE_LIMIT])
     if not ended:
         return None
+    said = ended.get("message", "").strip()[:_MESSAGE_LIMIT]
+    if ended.get("exitCode") == EXIT_REFUSED and (refusal := _REFUSAL.match(said)):
+        return Trouble(refusal["reason"], refusal["text"])
     reason = ended.get("reason", "Error")
     # The same reason while it waits and while the next attempt runs: a condition that alternates tells less.
     if reason in _PLAIN_ENDINGS and container.get("restartCount", 0) > 0:
         reason = _BACK_OFF
-    said = ended.get("message", "").strip()[:_MESSAGE_LIMIT]
     return Trouble(reason, f"exit code {ended.get('exitCode')}" + (f": {said}" if said else ""))
+
+
+def _report_port(spec: Mapping[str, Any]) -> int:
+    """A vLLM pod has a port of its own for that, beside the model's."""
+    ports = [port for container in spec.get("containers", []) for port in container.get("ports", [])]
+    return next((port["containerPort"] for port in ports if port.get("name") == STATUS_PORT_NAME), HTTP_PORT)
 
 
 def _condition(status: Mapping[str, Any], condition_type: str) -> Mapping[str, Any]:

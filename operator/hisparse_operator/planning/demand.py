@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from hisparse_operator.api.quantity import quantity_bytes
 from hisparse_operator.api.spec import HiSparseDeploymentSpec
 from hisparse_operator.planning.plan import Infeasible, InfeasibleReason
-from hisparse_operator.planning.vllm_request import vllm_request
+from hisparse_operator.planning.vllm_request import ordinary_request, vllm_request
 from hisparse_runtime.capacity import (
     MAX_DEVICE_BUFFER_ROWS,
     SPEC_NAMES,
     CapacityError,
     EngineRequest,
+    OrdinaryRequest,
+    PodMemory,
     PodShape,
     Tiers,
     check_embedded_device_pool,
@@ -21,28 +23,37 @@ from hisparse_runtime.capacity import (
     gib_bytes,
     host_pool,
     plan_engine,
+    pod_shape,
+    smallest_pod,
 )
 from hisparse_runtime.geometry import CacheFormatError, ModelConfigError, ModelGeometry, embedded_geometry
+from hisparse_runtime.vllm.pod_plan import Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """The engine's side of the plan; node memory is the other. `request` is what vLLM is planned from."""
+    """An engine with HiSparse: its side of the plan; node memory is the other. `request` is what vLLM is planned from."""
 
     tiers: Tiers
     shape: PodShape
-    gpus: int
     max_model_len: int
     gpu_kv_bytes: int
     device_buffer_rows: int
     device_pool_tokens: int
     request: EngineRequest | None = None
 
+    @property
+    def smallest(self) -> PodMemory:
+        """The least memory that a pod can do with."""
+        return smallest_pod(self.tiers, self.shape)
 
-def demand(spec: HiSparseDeploymentSpec) -> Demand:
+
+def demand(spec: HiSparseDeploymentSpec) -> Demand | OrdinaryRequest:
     """Raises Infeasible for wishes that no node could meet: wrong values, or sizes that the engine would refuse."""
     try:
-        return _embedded(spec) if spec.engine.vllm is None else _vllm(spec)
+        if spec.engine.vllm is None:
+            return _embedded(spec)
+        return _vllm(spec) if spec.hi_sparse.mode is Mode.ON else ordinary_request(spec)
     except ModelConfigError as error:
         raise Infeasible(InfeasibleReason.INVALID_MODEL_CONFIG, f"spec.model.config: {error}") from error
     except CacheFormatError as error:
@@ -58,8 +69,7 @@ def _vllm(spec: HiSparseDeploymentSpec) -> Demand:
     geometry = sizes.geometry
     return Demand(
         tiers=sizes.tiers(host_pool_bytes=request.host_pool_bytes, cpu_bytes_to_use=request.cpu_bytes_to_use),
-        shape=sizes.pod_shape(),
-        gpus=spec.engine.pod_gpus,
+        shape=pod_shape(sizes.settings),
         max_model_len=sizes.max_model_len,
         gpu_kv_bytes=request.settings.gpu_kv_bytes,
         device_buffer_rows=sizes.hot.rows,
@@ -99,7 +109,6 @@ def _embedded(spec: HiSparseDeploymentSpec) -> Demand:
             cpu_bytes_to_use=None if spec.offload.cpu_bytes_to_use is None else quantity_bytes(spec.offload.cpu_bytes_to_use),
         ),
         shape=embedded_shape(device_pool_bytes=device_pool_bytes),
-        gpus=engine.pod_gpus,
         max_model_len=engine.max_model_len,
         gpu_kv_bytes=device_pool_bytes,
         device_buffer_rows=rows,

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hisparse_operator.api.spec import HiSparseDeploymentSpec, Toleration
+from hisparse_operator.api.pod import Toleration
+from hisparse_operator.api.spec import HiSparseDeploymentSpec
 from hisparse_operator.planning.facts import NodeFacts, Taint
 from hisparse_operator.planning.plan import Infeasible, InfeasibleReason
 

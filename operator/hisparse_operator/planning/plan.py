@@ -7,6 +7,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from hisparse_operator.api.status import ConcurrencyStatus, PlanStatus
 from hisparse_runtime.capacity import Concurrency
+from hisparse_runtime.vllm.pod_plan import PodPlan
 
 
 class InfeasibleReason(StrEnum):
@@ -32,8 +33,9 @@ class Infeasible(Exception):  # noqa: N818  (an answer of planning, not a fault 
 class Plan:
     """Sizes of one pod, and where they come from.
 
-    `host_pool_gib` stands for exactly `host_pool_bytes`. `node` is the node whose share decided the sizes. `concurrency` is
-    known for vLLM.
+    `host_pool_gib` stands for exactly `host_pool_bytes`. `node` is the node whose share decided the sizes. For vLLM, `pod` is
+    what its pod is told, and pools are those of one data-parallel replica; without HiSparse the host pool is 0, and neither the
+    device pool's tokens nor `concurrency` is known.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -50,10 +52,11 @@ class Plan:
     shm_bytes: int
     memory_bytes: int
     host_pool_tokens: int
-    device_pool_tokens: int
+    device_pool_tokens: int | None
     startup_seconds: int
     termination_seconds: int
     concurrency: Concurrency | None = None
+    pod: PodPlan | None = None
     arithmetic: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 

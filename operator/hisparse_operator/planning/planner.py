@@ -11,15 +11,13 @@ from hisparse_operator.planning.eligibility import eligible_nodes
 from hisparse_operator.planning.facts import NodeFacts, PodRequest
 from hisparse_operator.planning.plan import Infeasible, InfeasibleReason, Plan
 from hisparse_operator.planning.sharing import room, share_of_one_pod
+from hisparse_operator.planning.vllm_pod import ordinary_pod, vllm_pod
 from hisparse_runtime.capacity import (
     GIB,
     SPEC_NAMES,
     HostMemoryError,
+    OrdinaryRequest,
     human_bytes,
-    plan_arithmetic,
-    plan_engine,
-    plan_warnings,
-    smallest_pod,
     split_budget,
     tier_arithmetic,
 )
@@ -36,7 +34,7 @@ def plan(spec: HiSparseDeploymentSpec, *, deployment: str, nodes: Sequence[NodeF
     Wrong values of the spec come first, then sizes that could fit on no node, then the nodes.
     """
     wanted = demand(spec)
-    smallest = smallest_pod(wanted.tiers, wanted.shape)
+    smallest = wanted.smallest
     bound_bytes = None if spec.host_memory.max is None else quantity_bytes(spec.host_memory.max)
     if bound_bytes is not None and smallest.memory_bytes > bound_bytes:
         raise Infeasible(
@@ -45,12 +43,13 @@ def plan(spec: HiSparseDeploymentSpec, *, deployment: str, nodes: Sequence[NodeF
             f" ({'; '.join(smallest.arithmetic)}): raise hostMemory.max to at least that, or lower engine.maxModelLen,"
             " engine.gpuKVCache or the pool sizes that are given",
         )
-    rooms = [room(node, gpus=wanted.gpus, deployment=deployment, pods=pods) for node in eligible_nodes(spec, nodes)]
+    gpus = spec.engine.pod_gpus
+    rooms = [room(node, gpus=gpus, deployment=deployment, pods=pods) for node in eligible_nodes(spec, nodes)]
     share = share_of_one_pod(rooms, replicas=spec.replicas, smallest=smallest, what_fits=partial(_what_fits, wanted))
     budget_bytes, arithmetic = share.share_bytes, share.arithmetic
     if bound_bytes is not None and bound_bytes < budget_bytes:
         budget_bytes, arithmetic = bound_bytes, (*arithmetic, f"hostMemory.max: {human_bytes(bound_bytes)} of that for one pod")
-    sized = _vllm_pod(wanted, budget_bytes) if wanted.request else _embedded_pod(wanted, budget_bytes)
+    sized = _pod(spec, wanted, budget_bytes)
     return replace(
         sized,
         node=share.room.node,
@@ -58,6 +57,14 @@ def plan(spec: HiSparseDeploymentSpec, *, deployment: str, nodes: Sequence[NodeF
         pods_per_node=share.num_pods,
         arithmetic=(*arithmetic, *sized.arithmetic),
     )
+
+
+def _pod(spec: HiSparseDeploymentSpec, wanted: Demand | OrdinaryRequest, budget_bytes: int) -> Plan:
+    if isinstance(wanted, OrdinaryRequest):
+        return ordinary_pod(spec, wanted, budget_bytes=budget_bytes)
+    if wanted.request is not None:
+        return vllm_pod(spec, wanted, wanted.request, budget_bytes=budget_bytes)
+    return _embedded_pod(wanted, budget_bytes)
 
 
 def _embedded_pod(wanted: Demand, budget_bytes: int) -> Plan:
@@ -81,30 +88,10 @@ def _embedded_pod(wanted: Demand, budget_bytes: int) -> Plan:
     )
 
 
-def _vllm_pod(wanted: Demand, budget_bytes: int) -> Plan:
-    assert wanted.request is not None
-    made = plan_engine(replace(wanted.request, budget_bytes=budget_bytes), names=SPEC_NAMES)
-    return Plan(
-        host_pool_bytes=made.memory.host_pool_bytes,
-        host_pool_gib=made.memory.host_pool_bytes / GIB,
-        cpu_bytes_to_use=made.memory.cpu_bytes_to_use,
-        gpu_kv_bytes=wanted.gpu_kv_bytes,
-        device_buffer_rows=wanted.device_buffer_rows,
-        max_model_len=wanted.max_model_len,
-        shm_bytes=made.memory.shm_bytes,
-        memory_bytes=made.memory.memory_bytes,
-        host_pool_tokens=made.host.tokens,
-        device_pool_tokens=wanted.device_pool_tokens,
-        startup_seconds=made.times.startup_seconds,
-        termination_seconds=made.times.termination_seconds,
-        concurrency=made.concurrency,
-        arithmetic=plan_arithmetic(made),
-        warnings=plan_warnings(made),
-    )
-
-
-def _what_fits(wanted: Demand, left_bytes: int) -> str:
+def _what_fits(wanted: Demand | OrdinaryRequest, left_bytes: int) -> str:
     """The next step for a person whose pods find no node: `left_bytes` is what the largest has left."""
+    if isinstance(wanted, OrdinaryRequest):
+        return "lower offload.cpuBytesToUse" if wanted.cpu_bytes_to_use else "use nodes with more memory"
     if wanted.tiers.host_pool_bytes is None:
         return "lower engine.maxModelLen, engine.gpuKVCache or offload.cpuBytesToUse"
     try:

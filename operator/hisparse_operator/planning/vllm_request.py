@@ -1,13 +1,14 @@
 """spec -> what vLLM is planned from."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from hisparse_operator.api.quantity import quantity_bytes
-from hisparse_operator.api.spec import HiSparseDeploymentSpec
+from hisparse_operator.api.spec import Engine, HiSparseDeploymentSpec, Model, Vllm
 from hisparse_operator.planning.plan import Infeasible, InfeasibleReason
-from hisparse_runtime.capacity import EngineRequest, VllmSettings, estimated_kv_bytes, gib_bytes
-from hisparse_runtime.capacity.gpus import gpu
+from hisparse_runtime.capacity import EngineRequest, OrdinaryRequest, VllmSettings, estimated_kv_bytes, gib_bytes
+from hisparse_runtime.capacity.gpus import Gpu, gpu
 from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
 from hisparse_runtime.geometry import (
     NEWEST_VERSION,
@@ -41,15 +42,12 @@ _SPEC_FIELDS = {
 
 
 def vllm_request(spec: HiSparseDeploymentSpec) -> EngineRequest:
-    """Raises Infeasible, ModelConfigError or CapacityError for what cannot be planned."""
+    """With HiSparse. Raises Infeasible, ModelConfigError or CapacityError for what cannot be planned."""
     engine, vllm = spec.engine, spec.engine.vllm
     assert vllm is not None
     config, _ = complete_config(spec.model.name, spec.model.config)
     model = read_model(config)
-    try:
-        device, version = gpu(vllm.gpu), vllm_version(vllm.version or NEWEST_VERSION.name)
-    except ValueError as error:
-        raise Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm: {error}") from error
+    device, version = _device_and_version(vllm)
     if not device.supported:
         raise Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm.gpu {device.name}: {device.note}")
     _refuse_planned_arguments(vllm.extra_args, version)
@@ -69,25 +67,74 @@ def vllm_request(spec: HiSparseDeploymentSpec) -> EngineRequest:
         )
     return EngineRequest(
         model=model,
-        settings=VllmSettings(
-            version=version,
-            capability=device.capability,
-            gpu_kv_bytes=gpu_kv_bytes,
-            max_model_len=engine.max_model_len,
-            max_num_batched_tokens=engine.num_batched_tokens,
-            max_num_seqs=engine.num_seqs,
-            kv_cache_dtype=vllm.kv_cache_dtype,
-            num_speculative_tokens=vllm.num_speculative_tokens,
-            device_buffer_size=engine.device_buffer_size,
-            async_scheduling=vllm.async_scheduling,
-            tensor_parallel_size=vllm.tensor_parallel_size,
-            data_parallel_size=vllm.data_parallel_size,
-        ),
+        settings=vllm_settings(engine, gpu_kv_bytes=gpu_kv_bytes),
         gpu=device,
         weights_bytes=None if weights is None else weights.total_bytes,
         host_pool_bytes=None if spec.hi_sparse.host_pool_gib is None else gib_bytes(spec.hi_sparse.host_pool_gib),
-        cpu_bytes_to_use=None if spec.offload.cpu_bytes_to_use is None else quantity_bytes(spec.offload.cpu_bytes_to_use),
+        cpu_bytes_to_use=_cpu_bytes_to_use(spec),
     )
+
+
+def ordinary_request(spec: HiSparseDeploymentSpec) -> OrdinaryRequest:
+    """Without HiSparse, for any model. Raises Infeasible."""
+    engine, vllm = spec.engine, spec.engine.vllm
+    assert vllm is not None
+    _, version = _device_and_version(vllm)
+    _refuse_planned_arguments(vllm.extra_args, version)
+    gpu_kv_bytes = 0 if engine.gpu_kv_cache is None else quantity_bytes(engine.gpu_kv_cache)
+    weights_bytes = None
+    # only the time to start depends on them
+    with suppress(ModelConfigError):
+        config, _ = complete_config(spec.model.name, spec.model.config)
+        weights_bytes = read_weight_bytes(config, is_speculative=vllm.num_speculative_tokens > 0).total_bytes
+    return OrdinaryRequest(
+        settings=vllm_settings(engine, gpu_kv_bytes=gpu_kv_bytes),
+        weights_bytes=weights_bytes,
+        cpu_bytes_to_use=_cpu_bytes_to_use(spec),
+    )
+
+
+def _device_and_version(vllm: Vllm) -> tuple[Gpu, VllmVersion]:
+    try:
+        return gpu(vllm.gpu), vllm_version(vllm.version or NEWEST_VERSION.name)
+    except ValueError as error:
+        raise Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm: {error}") from error
+
+
+def planned_config(model: Model) -> dict[str, Any]:
+    """The config.json that the plan was made from; as given where nobody needs it whole."""
+    try:
+        return dict(complete_config(model.name, model.config)[0])
+    except ModelConfigError:
+        return model.config
+
+
+def vllm_settings(engine: Engine, *, gpu_kv_bytes: int) -> VllmSettings:
+    """As the engine is started. Raises Infeasible."""
+    vllm = engine.vllm
+    assert vllm is not None
+    device, version = _device_and_version(vllm)
+    return VllmSettings(
+        version=version,
+        capability=device.capability,
+        gpu_kv_bytes=gpu_kv_bytes,
+        max_model_len=engine.max_model_len,
+        max_num_batched_tokens=engine.num_batched_tokens,
+        max_num_seqs=engine.num_seqs,
+        kv_cache_dtype=vllm.kv_cache_dtype,
+        num_speculative_tokens=vllm.num_speculative_tokens,
+        device_buffer_size=engine.device_buffer_size,
+        async_scheduling=vllm.async_scheduling,
+        tensor_parallel_size=vllm.tensor_parallel_size,
+        data_parallel_size=vllm.data_parallel_size,
+    )
+
+
+def _cpu_bytes_to_use(spec: HiSparseDeploymentSpec) -> int | None:
+    """0 is no tier, None is to be tuned."""
+    if not spec.offload.enabled:
+        return 0
+    return None if spec.offload.cpu_bytes_to_use is None else quantity_bytes(spec.offload.cpu_bytes_to_use)
 
 
 def _weights(config: Mapping[str, Any], spec: HiSparseDeploymentSpec) -> WeightBytes | None:

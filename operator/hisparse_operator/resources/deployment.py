@@ -1,22 +1,21 @@
-"""The Deployment of the engine pods: the plan's sizes become arguments, /dev/shm, request and limit."""
+"""The Deployment of the engine pods: what all engines share, around the container of one."""
 
 from typing import Any
 
 from hisparse_operator.api import HiSparseDeployment
 from hisparse_operator.planning import Plan
-from hisparse_operator.resources.config_map import CONFIG_FILE, CONFIG_FOLDER
+from hisparse_operator.resources.embedded import embedded_container
 from hisparse_operator.resources.names import CONFIG_ANNOTATION, PLAN_ANNOTATION, labels, selector
-from hisparse_operator.resources.service import HTTP_PORT
+from hisparse_operator.resources.vllm import vllm_container
+from hisparse_runtime.vllm.pod_plan import FOLDER
 
-# The embedded image's user; numeric, and the group too: a group of the image alone does not reach the container everywhere.
+# Numeric, and the group too: a group of the image alone does not reach the container everywhere.
 _USER = 10001
-# Time for endpoints to leave the routers before the engine hears SIGTERM, and then for running requests.
-_ENDPOINT_GRACE_SECONDS = 5
-_DRAIN_SECONDS = 30
 
 
-def deployment(owner: HiSparseDeployment, *, plan: Plan, settled: str, engine_image: str, config_hash: str) -> dict[str, Any]:
-    """The Deployment without the parts that all children share."""
+def deployment(owner: HiSparseDeployment, *, plan: Plan, settled: str, image: str, config_hash: str) -> dict[str, Any]:
+    """The Deployment without the parts that all children share. Raises ArgumentsError for an engine that cannot be started."""
+    pod = owner.spec.pod
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -28,16 +27,22 @@ def deployment(owner: HiSparseDeployment, *, plan: Plan, settled: str, engine_im
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "progressDeadlineSeconds": 2 * plan.startup_seconds,
             "template": {
-                "metadata": {"labels": labels(owner.name), "annotations": {CONFIG_ANNOTATION: config_hash}},
-                "spec": _pod(owner, plan=plan, image=owner.spec.engine.image or engine_image),
+                "metadata": {
+                    "labels": {**pod.labels, **labels(owner.name)},
+                    "annotations": {**pod.annotations, CONFIG_ANNOTATION: config_hash},
+                },
+                "spec": _pod(owner, plan=plan, image=image),
             },
         },
     }
 
 
 def _pod(owner: HiSparseDeployment, *, plan: Plan, image: str) -> dict[str, Any]:
-    spec = owner.spec
-    pod = {
+    spec, pod = owner.spec, owner.spec.pod
+    container = embedded_container(owner, plan=plan) if spec.engine.vllm is None else vllm_container(owner, plan=plan)
+    # a volume for /tmp: root file systems are read-only, or another user's. vLLM keeps compiled kernels there, of any size.
+    tmp = {"sizeLimit": "64Mi"} if spec.engine.vllm is None else {}
+    rendered: dict[str, Any] = {
         "automountServiceAccountToken": False,
         # A Service named like an engine's own variable prefix must not reach its environment.
         "enableServiceLinks": False,
@@ -49,72 +54,52 @@ def _pod(owner: HiSparseDeployment, *, plan: Plan, image: str) -> dict[str, Any]
             "fsGroup": _USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(owner, plan=plan, image=image)],
+        "containers": [_with_common_parts(container, owner, plan=plan, image=image)],
         "volumes": [
             {"name": "config", "configMap": {"name": owner.name}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(plan.shm_bytes)}},
-            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+            {"name": "tmp", "emptyDir": tmp},
+            *pod.volumes,
         ],
     }
     if spec.node_selector:
-        pod["nodeSelector"] = dict(spec.node_selector)
+        rendered["nodeSelector"] = dict(spec.node_selector)
     if spec.tolerations:
-        pod["tolerations"] = [toleration.model_dump(by_alias=True, exclude_none=True) for toleration in spec.tolerations]
-    return pod
+        rendered["tolerations"] = [toleration.model_dump(by_alias=True, exclude_none=True) for toleration in spec.tolerations]
+    as_given = pod.model_dump(
+        by_alias=True,
+        exclude_defaults=True,
+        include={"affinity", "image_pull_secrets", "priority_class_name", "runtime_class_name", "service_account_name"},
+    )
+    return rendered | as_given
 
 
-def _container(owner: HiSparseDeployment, *, plan: Plan, image: str) -> dict[str, Any]:
-    gpus = {"nvidia.com/gpu": str(owner.spec.engine.gpus)} if owner.spec.engine.gpus else {}
+def _with_common_parts(container: dict[str, Any], owner: HiSparseDeployment, *, plan: Plan, image: str) -> dict[str, Any]:
+    spec = owner.spec
+    gpus = {"nvidia.com/gpu": str(spec.engine.pod_gpus)} if spec.engine.pod_gpus else {}
     memory = str(plan.memory_bytes)
+    env = {
+        # in a container /tmp is a volume of its own
+        "HOME": {"name": "HOME", "value": "/tmp"},  # noqa: S108
+        **{variable["name"]: variable for variable in container.get("env", [])},
+        # what a person gives wins, and a name must not stand there twice
+        **{variable.name: variable.model_dump(by_alias=True, exclude_none=True) for variable in spec.pod.env},
+    }
     return {
         "name": "engine",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["hisparse", "serve"],
-        "args": _arguments(owner, plan=plan),
-        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - a path in the container, where /tmp is a volume of its own
-        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        **container,
+        "env": list(env.values()),
         "resources": {
             # Request and limit are one: the pools are counted to the byte, and the node must really have them.
-            "requests": {"cpu": str(owner.spec.engine.cpu), "memory": memory, **gpus},
+            "requests": {"cpu": str(spec.engine.cpu), "memory": memory, **gpus},
             "limits": {"memory": memory, **gpus},
         },
-        "startupProbe": _probe(period_seconds=1, failures=plan.startup_seconds),
-        "readinessProbe": _probe(period_seconds=2, failures=2),
-        "livenessProbe": _probe(period_seconds=10, failures=6),
-        "lifecycle": {"preStop": {"sleep": {"seconds": _ENDPOINT_GRACE_SECONDS}}},
-        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
-            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+            {"name": "config", "mountPath": FOLDER, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the pools live here on purpose
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - see HOME
+            *spec.pod.volume_mounts,
         ],
-    }
-
-
-def _arguments(owner: HiSparseDeployment, *, plan: Plan) -> list[str]:
-    engine = owner.spec.engine
-    options: dict[str, int | float | str] = {
-        "--model-config": f"{CONFIG_FOLDER}/{CONFIG_FILE}",
-        "--served-model-name": owner.spec.model.name,
-        "--host": "0.0.0.0",  # noqa: S104 - a pod serves its pod address
-        "--port": HTTP_PORT,
-        "--max-model-len": engine.max_model_len,
-        "--max-num-seqs": engine.num_seqs,
-        "--max-num-batched-tokens": engine.num_batched_tokens,
-        "--gpu-kv-bytes": plan.gpu_kv_bytes,
-        "--host-pool-gib": plan.host_pool_gib,
-        "--cpu-bytes-to-use": plan.cpu_bytes_to_use,
-        "--device-buffer-size": plan.device_buffer_rows,
-        "--shutdown-timeout": _DRAIN_SECONDS,
-    }
-    return [text for name, value in options.items() for text in (name, str(value))]
-
-
-def _probe(*, period_seconds: int, failures: int) -> dict[str, Any]:
-    return {
-        "httpGet": {"path": "/health", "port": "http"},
-        "periodSeconds": period_seconds,
-        "timeoutSeconds": 5,
-        "failureThreshold": failures,
     }

@@ -10,6 +10,7 @@ from hisparse_operator.api import API_VERSION, KIND, HiSparseDeployment
 from hisparse_operator.planning import Plan
 from hisparse_operator.resources.config_map import config_map
 from hisparse_operator.resources.deployment import deployment
+from hisparse_operator.resources.engine_images import EngineImages
 from hisparse_operator.resources.names import RENDERED_ANNOTATION, labels
 from hisparse_operator.resources.service import service
 
@@ -30,15 +31,19 @@ class Rendered:
     hash: str
 
 
-def render(owner: HiSparseDeployment, *, plan: Plan, settled: str, engine_image: str) -> Rendered:
-    """ConfigMap, Service and Deployment of `owner`. `settled` is the text that keeps the plan on the Deployment."""
-    config = config_map(owner)
+def render(owner: HiSparseDeployment, *, plan: Plan, settled: str, images: EngineImages) -> Rendered:
+    """ConfigMap, Service and Deployment of `owner`. `settled` is the text that keeps the plan on the Deployment.
+
+    Raises ArgumentsError for a vLLM that cannot be started like that.
+    """
+    config = config_map(owner, plan=plan)
+    image = images.of(owner, plan=plan)
     children = [
         Child(f"/api/v1/namespaces/{owner.namespace}/configmaps/{owner.name}", config),
         Child(f"/api/v1/namespaces/{owner.namespace}/services/{owner.name}", service(owner)),
         Child(
             f"/apis/apps/v1/namespaces/{owner.namespace}/deployments/{owner.name}",
-            deployment(owner, plan=plan, settled=settled, engine_image=engine_image, config_hash=digest(config["data"])),
+            deployment(owner, plan=plan, settled=settled, image=image, config_hash=digest(config["data"])),
         ),
     ]
     for child in children:

@@ -32,13 +32,16 @@ from hisparse_runtime.capacity.errors import (
 from hisparse_runtime.capacity.gpu_memory import DEFAULT_GPU_MEMORY_UTILIZATION, estimated_kv_bytes
 from hisparse_runtime.capacity.host_pool import HostPool, gib_bytes, host_pool, host_stride_bytes, minimum_host_blocks
 from hisparse_runtime.capacity.hot_region import MAX_DEVICE_BUFFER_ROWS, HotRegion, hot_region
+from hisparse_runtime.capacity.ordinary_plan import OrdinaryPlan, OrdinaryRequest, plan_ordinary
 from hisparse_runtime.capacity.plan_text import plan_arithmetic, plan_warnings
+from hisparse_runtime.capacity.start_stop import ENDPOINT_GRACE_SECONDS, StartStop
 from hisparse_runtime.capacity.units import GIB, KIB, MIB, human_bytes
-from hisparse_runtime.capacity.vllm_sizes import VllmSettings, VllmSizes, size_vllm
+from hisparse_runtime.capacity.vllm_sizes import VllmSettings, VllmSizes, pod_shape, size_vllm
 
 __all__ = [
     "DEFAULT_GPU_MEMORY_UTILIZATION",
     "EMBEDDED_WORKING_SET_BYTES",
+    "ENDPOINT_GRACE_SECONDS",
     "FLAG_NAMES",
     "GIB",
     "KIB",
@@ -55,10 +58,13 @@ __all__ = [
     "HostMemoryError",
     "HostPool",
     "HotRegion",
+    "OrdinaryPlan",
+    "OrdinaryRequest",
     "PodMemory",
     "PodShape",
     "RequestBlocks",
     "SettingsError",
+    "StartStop",
     "Tiers",
     "VllmSettings",
     "VllmSizes",
@@ -81,8 +87,10 @@ __all__ = [
     "minimum_host_blocks",
     "plan_arithmetic",
     "plan_engine",
+    "plan_ordinary",
     "plan_warnings",
     "pod_memory",
+    "pod_shape",
     "size_vllm",
     "smallest_pod",
     "split_budget",

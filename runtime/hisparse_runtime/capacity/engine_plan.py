@@ -13,7 +13,7 @@ from hisparse_runtime.capacity.gpu_overhead import gpu_overhead_bytes
 from hisparse_runtime.capacity.gpus import Gpu, check_resolver_shared_memory
 from hisparse_runtime.capacity.host_pool import NULL_BLOCKS, HostPool
 from hisparse_runtime.capacity.start_stop import StartStop, start_stop
-from hisparse_runtime.capacity.vllm_sizes import VllmSettings, VllmSizes, size_vllm
+from hisparse_runtime.capacity.vllm_sizes import VllmSettings, VllmSizes, pod_shape, size_vllm
 from hisparse_runtime.geometry import SparseMlaModel
 
 
@@ -104,7 +104,7 @@ def plan_engine(request: EngineRequest, *, names: FieldNames) -> EnginePlan:
     if request.host_pool_bytes is not None:
         sizes.host_pool(request.host_pool_bytes, names=names)
     tiers = sizes.tiers(host_pool_bytes=request.host_pool_bytes, cpu_bytes_to_use=request.cpu_bytes_to_use)
-    shape = sizes.pod_shape()
+    shape = pod_shape(sizes.settings)
     if request.budget_bytes is not None:
         memory = split_budget(tiers, shape, budget_bytes=request.budget_bytes, names=names)
     else:

@@ -14,16 +14,23 @@ _UNKNOWN_WEIGHTS_SECONDS = 1800
 _PIN_BYTES_PER_SECOND = 2 * GIB
 # Unpinning holds the same lock; killed meanwhile, a process stays in the kernel (prime-rl #2949 gives it 600 s).
 _UNPIN_BYTES_PER_SECOND = 2 * GIB
-_ENDPOINT_GRACE_SECONDS = 15
+ENDPOINT_GRACE_SECONDS = 15
+"""Time for endpoints to leave the routers before an engine hears that it is to stop."""
 _DRAIN_SECONDS = 120
 _EXIT_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartStop:
-    """Seconds until a probe may give up, and between the request to stop and SIGKILL."""
+    """Seconds until a probe may give up, and between the request to stop and SIGKILL.
+
+    The latter is ENDPOINT_GRACE_SECONDS, `drain_seconds` for running requests, and `unpin_seconds` for workers to give their
+    memory back and go.
+    """
 
     startup_seconds: int
+    drain_seconds: int
+    unpin_seconds: int
     termination_seconds: int
     arithmetic: tuple[str, ...]
 
@@ -34,18 +41,21 @@ def start_stop(*, weights_bytes: int | None, pinned_bytes: int, host_pool_pins: 
     pin_seconds = math.ceil((pinned_bytes * host_pool_pins + offload_bytes) / _PIN_BYTES_PER_SECOND)
     unpin_seconds = math.ceil((pinned_bytes + offload_bytes) / _UNPIN_BYTES_PER_SECOND)
     startup_seconds = _BASE_START_SECONDS + weights_seconds + pin_seconds
-    termination_seconds = _ENDPOINT_GRACE_SECONDS + _DRAIN_SECONDS + unpin_seconds + _EXIT_SECONDS
+    termination_seconds = ENDPOINT_GRACE_SECONDS + _DRAIN_SECONDS + unpin_seconds + _EXIT_SECONDS
     unknown = " of unknown size" if weights_bytes is None else ""
+    pins = f" ({host_pool_pins} x host pool)" if pinned_bytes else ""
     start = (
-        f"start-up: {_BASE_START_SECONDS} s + {weights_seconds} s weights{unknown} + {pin_seconds} s pinning host memory"
-        f" ({host_pool_pins} x host pool) = {startup_seconds} s"
+        f"start-up: {_BASE_START_SECONDS} s + {weights_seconds} s weights{unknown} + {pin_seconds} s pinning host memory{pins}"
+        f" = {startup_seconds} s"
     )
     stop = (
-        f"termination: {_ENDPOINT_GRACE_SECONDS} s routers + {_DRAIN_SECONDS} s running requests + {unpin_seconds} s"
+        f"termination: {ENDPOINT_GRACE_SECONDS} s routers + {_DRAIN_SECONDS} s running requests + {unpin_seconds} s"
         f" unpinning + {_EXIT_SECONDS} s exit = {termination_seconds} s"
     )
     return StartStop(
         startup_seconds=startup_seconds,
+        drain_seconds=_DRAIN_SECONDS,
+        unpin_seconds=unpin_seconds + _EXIT_SECONDS,
         termination_seconds=termination_seconds,
         arithmetic=(start, stop),
     )

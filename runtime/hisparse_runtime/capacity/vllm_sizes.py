@@ -111,19 +111,19 @@ class VllmSizes:
             cpu_bytes_to_use=cpu_bytes_to_use,
         )
 
-    def pod_shape(self) -> PodShape:
-        """The pod of a deployment on one node: all data-parallel replicas are in it."""
-        settings = self.settings
-        workers = settings.data_parallel_size * settings.ranks_per_replica
-        return PodShape(
-            working_set_bytes=settings.data_parallel_size * ENGINE_PROCESS_BYTES + workers * WORKER_PROCESS_BYTES,
-            shm_slack_bytes=_SHM_SLACK_BYTES,
-            replicas=settings.data_parallel_size,
-            host_pool_copies=1 if settings.shares_host_pool else settings.ranks_per_replica,
-            shares_host_pool=settings.shares_host_pool,
-            # the scheduler maps the offload region as well
-            mapping_processes=settings.ranks_per_replica + 1,
-        )
+
+def pod_shape(settings: VllmSettings) -> PodShape:
+    """The pod of a deployment on one node: all data-parallel replicas are in it."""
+    workers = settings.data_parallel_size * settings.ranks_per_replica
+    return PodShape(
+        working_set_bytes=settings.data_parallel_size * ENGINE_PROCESS_BYTES + workers * WORKER_PROCESS_BYTES,
+        shm_slack_bytes=_SHM_SLACK_BYTES,
+        replicas=settings.data_parallel_size,
+        host_pool_copies=1 if settings.shares_host_pool else settings.ranks_per_replica,
+        shares_host_pool=settings.shares_host_pool,
+        # the scheduler maps the offload region as well
+        mapping_processes=settings.ranks_per_replica + 1,
+    )
 
 
 def size_vllm(model: SparseMlaModel, settings: VllmSettings, *, host_pool_bytes: int | None, names: FieldNames) -> VllmSizes:

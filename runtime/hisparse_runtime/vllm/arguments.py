@@ -12,6 +12,7 @@ from hisparse_runtime.vllm.planned_options import conflicts
 
 _AUTO = "auto"
 _WORKER_SHUTDOWN = "VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS"
+RESIDENCY_MODULE = "hisparse_runtime.vllm.telemetry.connector"
 _SIDE_CHANNEL = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 
 
@@ -32,6 +33,7 @@ class ServeArguments:
     """What an engine is started with. Sizes of tiers are those of one data-parallel replica, as in `settings`.
 
     `host_pool_gib` None is an engine without HiSparse; `cpu_bytes_to_use` None or 0 one without an offload tier.
+    `reports_residency`: with our HiSparseConnector, which the engine's environment then must have.
     `kv_cache_memory_bytes`: of each GPU; None leaves it to profiling and `gpu_memory_utilization`. `drain_seconds`: for requests
     that run when the engine is asked to stop; `worker_shutdown_seconds`: for workers to unpin host memory after that.
     `nixl_host`: address of this engine for its peers. `extra`: more options, of which the plan decides none.
@@ -42,6 +44,7 @@ class ServeArguments:
     role: Role = Role.SERVE
     dialect: Dialect = Dialect.CONNECTOR
     host_pool_gib: float | None = None
+    reports_residency: bool = False
     cpu_bytes_to_use: int | None = None
     expert_parallel: bool = False
     gpu_memory_utilization: float | None = None
@@ -71,7 +74,7 @@ def planned_arguments(plan: EnginePlan, *, model: str) -> ServeArguments:
         # exact: a power of two divides
         host_pool_gib=plan.memory.host_pool_bytes / GIB,
         cpu_bytes_to_use=plan.memory.cpu_bytes_to_use,
-        worker_shutdown_seconds=plan.times.termination_seconds,
+        worker_shutdown_seconds=plan.times.unpin_seconds,
     )
 
 
@@ -161,7 +164,8 @@ def _attention(arguments: ServeArguments) -> Json | None:
 def _connectors(arguments: ServeArguments) -> Iterator[Json]:
     """HiSparse in front: the first one that has a prefix loads it. The branch puts its own there by itself."""
     if arguments.host_pool_gib is not None and arguments.dialect is Dialect.CONNECTOR:
-        yield hisparse_connector(arguments.host_pool_gib)
+        module = RESIDENCY_MODULE if arguments.reports_residency else None
+        yield hisparse_connector(arguments.host_pool_gib, module=module)
     if arguments.role is not Role.SERVE:
         yield nixl_connector()
     if arguments.cpu_bytes_to_use:

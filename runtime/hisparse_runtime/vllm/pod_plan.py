@@ -14,6 +14,10 @@ CONFIG_FILE = "config.json"
 
 STATUS_PORT = 8001
 """Where `launch` answers: probes, the call before a pod is stopped, progress, residency."""
+STATUS_PORT_NAME = "status"
+
+EXIT_REFUSED = 3
+"""Exit status of an engine that preflight did not start; its termination message has a line `Reason: text` for each refusal."""
 
 
 class Mode(StrEnum):

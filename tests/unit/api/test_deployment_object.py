@@ -92,6 +92,7 @@ def test_the_example_can_be_planned_on_a_small_node() -> None:
     assert spec.host_memory.max is not None
     assert settled.memory_bytes == quantity_bytes(spec.host_memory.max)
     # eight conversations of 2,000 tokens press on the device pool, and the host pool holds them
+    assert settled.device_pool_tokens is not None
     assert settled.device_pool_tokens < 8 * 2000 < settled.host_pool_tokens
 
 

@@ -20,6 +20,7 @@ from hisparse_runtime.capacity import (
     plan_arithmetic,
     plan_engine,
     plan_warnings,
+    pod_shape,
     with_context,
 )
 from hisparse_runtime.capacity.errors import DeviceMemoryError
@@ -170,7 +171,7 @@ def test_at01_plans_stay_within_their_budget_and_grow_with_it(settings: dict[str
         plan = made(wanted)
     except CapacityError:
         return
-    memory, shape = plan.memory, plan.sizes.pod_shape()
+    memory, shape = plan.memory, pod_shape(plan.request.settings)
     copies = shape.replicas * shape.host_pool_copies
     in_shm = memory.cpu_bytes_to_use * shape.replicas + (memory.host_pool_bytes * copies if shape.shares_host_pool else 0)
     assert in_shm < memory.shm_bytes < memory.memory_bytes <= budget_gib * GIB

@@ -10,6 +10,7 @@ from hisparse_runtime.capacity import (
     SettingsError,
     VllmSettings,
     VllmSizes,
+    pod_shape,
     size_vllm,
 )
 from hisparse_runtime.geometry import VLLM_VERSIONS, CacheFormatError
@@ -89,7 +90,7 @@ def test_the_host_pool_is_shared_by_the_ranks_of_a_replica_where_they_can() -> N
     assert not split.settings.shares_host_pool
     # private pools need no alignment to pages of memory: 78 x 64 x 656
     assert split.host_stride_bytes == 3_274_752
-    assert split.pod_shape().host_pool_copies == 16
+    assert pod_shape(split.settings).host_pool_copies == 16
 
 
 def test_a_host_pool_that_holds_one_longest_request_is_the_smallest() -> None:

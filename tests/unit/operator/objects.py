@@ -8,9 +8,12 @@ from hisparse_operator.api import HiSparseDeployment, HiSparseDeploymentStatus
 from hisparse_operator.cluster.slim import DeploymentFacts, PodFacts, Trouble
 from hisparse_operator.conditions import Observation
 from hisparse_operator.planning import Infeasible, NodeFacts, Plan, PodRequest
+from hisparse_operator.resources import EngineImages
 from hisparse_operator.telemetry import ResidencyReport, Sample
 
 MIB, GIB = 1 << 20, 1 << 30
+
+IMAGES = EngineImages(embedded="engine:1", vllm="vllm:{version}")
 
 NOW = datetime(2027, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -120,6 +123,7 @@ def pod(
     trouble: Trouble | None = None,
     restarts: int = 0,
     memory_bytes: int = 776 * MIB,
+    report_port: int = 8000,
 ) -> PodFacts:
     request = PodRequest(node_name, memory_bytes, 1, owner_key) if node_name else None
     return PodFacts(
@@ -132,6 +136,7 @@ def pod(
         unschedulable=unschedulable,
         trouble=trouble,
         restarts=restarts,
+        report_port=report_port,
     )
 
 

@@ -126,3 +126,32 @@ def test_weights_that_cannot_be_counted_matter_only_where_kv_memory_is_estimated
     problem = refused(HiSparseDeploymentSpec.model_validate(spec))
     assert problem.reason == "InvalidModelConfig"
     assert "give engine.gpuKVCache, the KV memory of one GPU" in problem.message
+
+
+def test_mode_off_is_planned_for_any_model_with_an_offload_tier_of_what_is_left() -> None:
+    off: dict[str, Any] = {"hiSparse": {"mode": "Off"}}
+    made = planned(vllm_spec(model="llama", **off), memory_gib=100)
+    # 8 workers x 6 GiB + 2 GiB, 2 GiB of slack, and the headroom; the rest is the tier
+    assert made.memory_bytes == 100 * GIB
+    assert made.shm_bytes == made.cpu_bytes_to_use + 2 * GIB
+    assert 44 * GIB < made.cpu_bytes_to_use < 48 * GIB
+    assert (made.host_pool_bytes, made.device_pool_tokens, made.concurrency) == (0, None, None)
+    given = planned(vllm_spec(model="llama", offload={"cpuBytesToUse": "10Gi"}, **off), memory_gib=100)
+    assert (given.cpu_bytes_to_use, given.memory_bytes < 66 * GIB) == (10 * GIB, True)
+    without = planned(vllm_spec(model="llama", offload={"enabled": False}, **off), memory_gib=100)
+    assert (without.cpu_bytes_to_use, without.arithmetic[-5]) == (0, "offload: none")
+    assert planned(vllm_spec(**off), memory_gib=100).startup_seconds < made.startup_seconds  # weights that can be counted
+
+
+def test_mode_off_is_refused_where_no_node_holds_it() -> None:
+    spec = vllm_spec(model="llama", hiSparse={"mode": "Off"}, offload={"cpuBytesToUse": "100Gi"})
+    problem = refused(spec, memory_gib=100)
+    assert problem.reason == "InsufficientHostMemory"
+    assert "Next: lower offload.cpuBytesToUse" in problem.message
+    problem = refused(vllm_spec(model="llama", hiSparse={"mode": "Off"}), memory_gib=10)
+    assert "Next: use nodes with more memory" in problem.message
+
+
+def test_at06_arguments_of_an_engine_without_hisparse_are_checked_as_well() -> None:
+    spec = vllm_spec(model="llama", hiSparse={"mode": "Off"}, vllm={"extraArgs": ["--api-key", "x"]})
+    assert "command lines are no place for secrets" in refused(spec).message

@@ -128,7 +128,7 @@ def test_sizes_of_a_plan_arrive_to_the_byte() -> None:
     pool, offload = json.loads(text)["kv_connector_extra_config"]["connectors"]
     assert int(pool["kv_connector_extra_config"]["host_pool_gib"] * GIB) == plan.memory.host_pool_bytes
     assert offload["kv_connector_extra_config"]["cpu_bytes_to_use"] == plan.memory.cpu_bytes_to_use
-    assert serve_command(arguments).environment == {"VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS": str(plan.times.termination_seconds)}
+    assert serve_command(arguments).environment == {"VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS": str(plan.times.unpin_seconds)}
 
 
 @pytest.mark.parametrize(

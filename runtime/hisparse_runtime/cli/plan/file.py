@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from hisparse_operator.api import API_VERSION, KIND, EngineType, HiSparseDeploymentSpec, quantity_bytes
 from hisparse_operator.planning import Infeasible, NodeFacts, Plan, plan
-from hisparse_operator.planning.demand import demand
+from hisparse_operator.planning.demand import Demand, demand
 from hisparse_operator.planning.vllm_request import vllm_request
-from hisparse_runtime.capacity import SPEC_NAMES, CapacityError, EngineRequest, human_bytes, smallest_pod
+from hisparse_runtime.capacity import SPEC_NAMES, CapacityError, EngineRequest, human_bytes
 from hisparse_runtime.capacity.gpus import gpu
 from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
 from hisparse_runtime.cli.plan.answer import (
@@ -41,6 +41,7 @@ from hisparse_runtime.geometry import (
     read_model,
     vllm_version,
 )
+from hisparse_runtime.vllm.pod_plan import Mode
 
 _STANDARD_INPUT = Path("-")
 
@@ -82,6 +83,9 @@ def deployment_case(
     vllm = spec.engine.vllm
     assert vllm is not None
     asked = _asked(spec)
+    if spec.hi_sparse.mode is Mode.OFF:
+        off = "hiSparse.mode is Off, and only HiSparse is planned here: set it to On for what it would give"
+        raise RefusedError("ModeOff", off, asked=asked)
     try:
         request = vllm_request(spec)
     except (Infeasible, CacheFormatError, CapacityError, ModelConfigError) as error:
@@ -116,8 +120,9 @@ def embedded_answer(deployment: Deployment, *, node_memory_bytes: int | None) ->
     warnings: tuple[str, ...] = ()
     try:
         wanted = demand(spec)
+        assert isinstance(wanted, Demand)
         if node_memory_bytes is None:
-            smallest_bytes = smallest_pod(wanted.tiers, wanted.shape).memory_bytes
+            smallest_bytes = wanted.smallest.memory_bytes
             node_memory_bytes = smallest_bytes if spec.host_memory.max is None else _host_memory_max_bytes(spec.host_memory.max)
             if spec.host_memory.max is None:
                 smallest = human_bytes(smallest_bytes)

@@ -10,11 +10,16 @@ from hisparse_runtime.vllm.command_line.connectors import HISPARSE, KV_BOTH, MUL
 
 Json = dict[str, Any]
 _EXTRA = "kv_connector_extra_config"
+_MODULE = "kv_connector_module_path"
 
 
-def hisparse_connector(host_pool_gib: float) -> Json:
-    """`host_pool_gib`: GiB of one data-parallel replica, a number and never a text with a unit."""
-    return connector(HISPARSE, {"host_pool_gib": host_pool_gib})
+def hisparse_connector(host_pool_gib: float, *, module: str | None = None) -> Json:
+    """`host_pool_gib`: GiB of one data-parallel replica, a number and never a text with a unit.
+
+    `module` has the connector's class; None is vLLM's own.
+    """
+    own = {} if module is None else {_MODULE: module}
+    return connector(HISPARSE, {"host_pool_gib": host_pool_gib}) | own
 
 
 def offloading_connector(cpu_bytes_to_use: int, *, spec_name: str | None = TIERING_SPEC) -> Json:

@@ -148,7 +148,7 @@ def test_the_schedulers_words_are_kept_for_a_pod_without_a_node() -> None:
     facts = slim_pod(pod(spec={"nodeName": None}, phase="Pending", conditions=[scheduled]))
     assert facts.unschedulable == message
     assert facts.request is None
-    assert slim_pod(pod(conditions=[{**scheduled, "message": "x" * 1000}])).unschedulable == "x" * 400
+    assert slim_pod(pod(conditions=[{**scheduled, "message": "x" * 1001}])).unschedulable == "x" * 1000
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,29 @@ def test_trouble_of_a_container(containers: list[dict[str, Any]], trouble: Troub
     assert facts.restarts == containers[0]["restartCount"]
 
 
+@pytest.mark.parametrize("place", ["state", "last"])
+def test_what_preflight_refused_is_the_reason_during_the_next_attempt_too(place: str) -> None:
+    said = "SharedMemoryTooSmall: 64.0 MiB\nWrongVllmVersion: 0.32.0 is installed"
+    ended = {"terminated": {"reason": "Error", "exitCode": 3, "message": said}}
+    parts = {"state": ended} if place == "state" else {"state": {"running": {}}, "last": ended, "restarts": 1}
+    (refused,) = status_of(**parts)
+    trouble = slim_pod(pod(containerStatuses=[refused])).trouble
+    assert trouble == Trouble("SharedMemoryTooSmall", "64.0 MiB\nWrongVllmVersion: 0.32.0 is installed")
+
+
+def test_an_engine_that_ends_with_the_same_code_and_other_words_is_not_refused_by_preflight() -> None:
+    ended = {"terminated": {"reason": "Error", "exitCode": 3, "message": "RuntimeError raised"}}
+    (ended_otherwise,) = status_of(state=ended)
+    assert slim_pod(pod(containerStatuses=[ended_otherwise])).trouble == Trouble("Error", "exit code 3: RuntimeError raised")
+
+
+def test_residency_is_asked_where_the_pod_has_a_port_for_it() -> None:
+    ports = [{"name": "http", "containerPort": 8000}, {"name": "status", "containerPort": 8001}]
+    assert slim_pod(pod(spec={"containers": [{**container("1Gi"), "ports": ports}]})).report_port == 8001
+    assert slim_pod(pod(spec={"containers": [{**container("1Gi"), "ports": ports[:1]}]})).report_port == 8000
+
+
 def test_long_messages_are_cut() -> None:
     (cut,) = status_of(state={"terminated": {"reason": "Error", "exitCode": 1, "message": "y" * 5000}})
     trouble = slim_pod(pod(containerStatuses=[cut])).trouble
-    assert trouble == Trouble("Error", "exit code 1: " + "y" * 400)
+    assert trouble == Trouble("Error", "exit code 1: " + "y" * 1000)

@@ -20,7 +20,7 @@ from hisparse_operator.http_server import serve
 from hisparse_operator.reconcile import Reconciler
 from hisparse_operator.service import Service
 from hisparse_operator.settings import Settings
-from tests.unit.operator.objects import body
+from tests.unit.operator.objects import IMAGES, body
 from tests.unit.operator.waiting import running, until
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ def listens(port: int) -> bool:
 
 def settings(**fields: Any) -> Settings:
     wanted: dict[str, Any] = {
-        "engine_image": "engine:1",
+        "images": IMAGES,
         "watch_namespaces": (),
         "log_level": "INFO",
         "scrape_seconds": 5.0,

@@ -12,7 +12,7 @@ from hisparse_operator.cluster.slim import slim_deployment, slim_object
 from hisparse_operator.planning import NodeFacts
 from hisparse_operator.reconcile import Reconciler, object_path
 from hisparse_operator.telemetry import Sample
-from tests.unit.operator.objects import node
+from tests.unit.operator.objects import IMAGES, node
 
 DEPLOYMENT_PATH = "/apis/apps/v1/namespaces/shop/deployments/agents"
 STATUS_PATH = f"{object_path('shop', 'agents')}/status"
@@ -68,7 +68,7 @@ class FakeCluster:
         self.reconciler = Reconciler(
             api=self.api,
             cache=self.cache,
-            engine_image="engine:1",
+            images=IMAGES,
             sample=self.samples.get,
             stale_after_seconds=15.0,
             post=self._post,

@@ -10,14 +10,15 @@ import pytest
 
 from hisparse_operator.api import HiSparseDeployment
 from hisparse_operator.planning import Plan
-from hisparse_operator.resources import Rendered, render
+from hisparse_operator.resources import EngineImages, Rendered, render
 from tests.unit.operator.objects import MIB, MODEL_CONFIG, PLAN, owner
 
 
 def rendered(
     of: HiSparseDeployment | None = None, *, plan: Plan = PLAN, settled: str = "{}", image: str = "engine:1"
 ) -> Rendered:
-    return render(of or owner(), plan=plan, settled=settled, engine_image=image)
+    images = EngineImages(embedded=image, vllm="vllm:{version}")
+    return render(of or owner(), plan=plan, settled=settled, images=images)
 
 
 def deployment(of: HiSparseDeployment | None = None, **fields: Any) -> dict[str, Any]:

@@ -2,27 +2,30 @@
 
 import pytest
 
+from hisparse_operator.resources import EngineImages
 from hisparse_operator.settings import Settings, SettingsError
 
-IMAGE = {"HISPARSE_ENGINE_IMAGE": "engine:1"}
+IMAGE = {"HISPARSE_EMBEDDED_IMAGE": "engine:1", "HISPARSE_VLLM_IMAGE": "vllm:{version}"}
+IMAGES = EngineImages(embedded="engine:1", vllm="vllm:{version}")
 
 
-def test_defaults_need_the_engine_image_only() -> None:
+def test_defaults_need_the_engine_images_only() -> None:
     assert Settings.from_environment(IMAGE) == Settings(
-        engine_image="engine:1", watch_namespaces=(), log_level="INFO", scrape_seconds=5.0, http_port=8080
+        images=IMAGES, watch_namespaces=(), log_level="INFO", scrape_seconds=5.0, http_port=8080
     )
 
 
 def test_all_variables_are_read() -> None:
     environment = {
-        "HISPARSE_ENGINE_IMAGE": " registry.example/engine@sha256:abc ",
+        "HISPARSE_EMBEDDED_IMAGE": " registry.example/engine@sha256:abc ",
+        "HISPARSE_VLLM_IMAGE": "registry.example/vllm:{version} ",
         "HISPARSE_WATCH_NAMESPACES": "shop, blue,,shop",
         "HISPARSE_LOG_LEVEL": "debug",
         "HISPARSE_SCRAPE_SECONDS": "2.5",
         "HISPARSE_HTTP_PORT": "9090",
     }
     assert Settings.from_environment(environment) == Settings(
-        engine_image="registry.example/engine@sha256:abc",
+        images=EngineImages(embedded="registry.example/engine@sha256:abc", vllm="registry.example/vllm:{version}"),
         watch_namespaces=("blue", "shop"),
         log_level="DEBUG",
         scrape_seconds=2.5,
@@ -43,8 +46,8 @@ def test_limits_themselves_are_allowed(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("HISPARSE_ENGINE_IMAGE", ""),
-        ("HISPARSE_ENGINE_IMAGE", "  "),
+        ("HISPARSE_EMBEDDED_IMAGE", ""),
+        ("HISPARSE_VLLM_IMAGE", "  "),
         ("HISPARSE_WATCH_NAMESPACES", "shop,*"),
         ("HISPARSE_WATCH_NAMESPACES", "shop/../kube-system"),
         ("HISPARSE_WATCH_NAMESPACES", "Shop"),
@@ -67,6 +70,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: 
     assert "use" in str(error.value) or "give" in str(error.value) or "names" in str(error.value)
 
 
-def test_a_missing_engine_image_is_refused() -> None:
-    with pytest.raises(SettingsError, match="HISPARSE_ENGINE_IMAGE is not set"):
-        Settings.from_environment({})
+@pytest.mark.parametrize("name", IMAGE)
+def test_a_missing_engine_image_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name} is not set"):
+        Settings.from_environment({other: image for other, image in IMAGE.items() if other != name})
