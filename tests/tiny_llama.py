@@ -38,7 +38,8 @@ _CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endf
 
 
 def write_tiny_llama(folder: Path) -> None:
-    """Fills `folder` with what the name of a model means to vLLM. Standard library only; the same bytes each time."""
+    """Fills `folder`, made when it is not there, with all that vLLM wants of a model. The same bytes each time."""
+    folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", CONFIG)
     _write_json(folder / "tokenizer.json", _tokenizer())
     _write_json(

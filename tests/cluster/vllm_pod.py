@@ -3,7 +3,7 @@
     /opt/vllm           the prepared environment's packages; the image's Python is of the same minor version
     /opt/vllm-test      made here, once: `distribution`, by which the CPU build answers to vLLM's name, and the model `tiny-llama`
 
-A pod adds what every engine pod has: a writable /tmp and a /dev/shm.
+A pod adds what every engine pod has: a writable /tmp, HOME in it, a USER's name, and a /dev/shm.
 """
 
 import hashlib
@@ -36,6 +36,8 @@ _SERVER_MODULES = (
     "vllm.v1.engine.core",
     "vllm.v1.worker.cpu_worker",
     "vllm.model_executor.models.llama",
+    "vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors",
+    "model_hosting_container_standards.sagemaker",
 )
 
 
@@ -51,13 +53,10 @@ def environment() -> list[dict[str, str]]:
     """Variables of the container."""
     variables = {
         "PYTHONPATH": f"{PACKAGES}:{EXTRAS}/distribution",
-        "PYTHONDONTWRITEBYTECODE": "1",
         "VLLM_TARGET_DEVICE": "cpu",
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
-        "HOME": "/tmp",  # noqa: S108  the pod's own, and all that it can write
-        "USER": "engine",  # torch asks who it is, and the user's number is in no /etc/passwd
     }
     return [{"name": name, "value": value} for name, value in variables.items()]
 
@@ -89,9 +88,7 @@ def _make_extras(found: Upstream, folder: Path) -> None:
     metadata = folder / "distribution" / f"vllm-{_DISTRIBUTION_VERSION}+cpu.dist-info" / "METADATA"
     metadata.parent.mkdir(parents=True)
     metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {_DISTRIBUTION_VERSION}+cpu\n", encoding="utf-8")
-    model = folder / Path(MODEL_PATH).name
-    model.mkdir()
-    write_tiny_llama(model)
+    write_tiny_llama(folder / Path(MODEL_PATH).name)
     imports = f"import {', '.join(_SERVER_MODULES)}"
     run([found.python, "-c", imports], cwd=folder, environment=found.environment)
 

@@ -20,7 +20,9 @@ def build_with_docker(engine: str, *, vllm_version: str = "", timeline: Timeline
     vllm_version = vllm_version or default_vllm_version()
     boms = {}
     for name, recipe in DOCKER_IMAGES.items():
-        version = f"{project_version()}-vllm{vllm_version}" if recipe is RUNTIME else project_version()
+        # One image for each minor version: the chart's engine.vllmImage has {version} there.
+        minor = ".".join(vllm_version.split(".")[:2])
+        version = f"{project_version()}-vllm{minor}" if recipe is RUNTIME else project_version()
         reference = f"hisparse-{name}:{version}"
         with timeline.step(f"image {name}", f"{reference} by {engine}"):
             arguments = {"VERSION": project_version(), "REVISION": revision()}

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tools.bootstrap import BootstrapError, Timeline
 from tools.images.content import default_vllm_version
 from tools.images.docker import build_with_docker
 
+ROOT = Path(__file__).resolve().parents[3]
 # Builds nothing, exports a root file system with one package of Python, and answers vLLM's version.
 STAND_IN = """#!/bin/sh
 echo "$@" >> {folder}/calls
@@ -41,7 +43,7 @@ def test_runtime_image_is_built_on_the_asked_vllm_and_every_image_has_a_bill(fol
     boms = build_with_docker(stand_in(folder, vllm="0.32.0"), vllm_version="0.32.0", timeline=Timeline())
     assert [reference.partition(":")[0] for reference in boms] == ["hisparse-operator", "hisparse-embedded", "hisparse-runtime"]
     runtime = list(boms)[-1]
-    assert runtime.endswith("-vllm0.32.0")
+    assert runtime.endswith("-vllm0.32")
     for bom in boms.values():
         components = json.loads(bom.read_text())["components"]
         assert [component["purl"] for component in components] == ["pkg:pypi/pydantic@2.14.4"]
@@ -51,9 +53,12 @@ def test_runtime_image_is_built_on_the_asked_vllm_and_every_image_has_a_bill(fol
     assert [call for call in calls if call.startswith("rm ")] == [f"rm container-of-{reference}" for reference in boms]
 
 
-def test_default_vllm_is_the_dockerfiles(folder: Path) -> None:
+def test_default_vllm_is_the_dockerfiles_and_every_name_is_the_charts(folder: Path) -> None:
     boms = build_with_docker(stand_in(folder, vllm=default_vllm_version()), timeline=Timeline())
-    assert list(boms)[-1].endswith(f"-vllm{default_vllm_version()}")
+    values = yaml.safe_load((ROOT / "helm/hisparse-operator/values.yaml").read_text())
+    assert values["image"]["repository"] == "hisparse-operator"
+    assert values["engine"]["embeddedImage"] in boms
+    assert values["engine"]["vllmImage"].replace("{version}", default_vllm_version().rpartition(".")[0]) in boms
 
 
 def test_base_with_another_vllm_than_its_tag_says_is_refused(folder: Path) -> None:
