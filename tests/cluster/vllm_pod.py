@@ -78,8 +78,9 @@ def _extras() -> Path:
     found, timeline = upstream(VERSION), Timeline()
     sources = Path(__file__).read_bytes() + Path(write_tiny_llama.__code__.co_filename).read_bytes()
     key = hashlib.sha256(sources + str(found.python).encode()).hexdigest()[:12]
-    target = cache_folder("vllm-pod") / f"pod-{key}"
-    make_once(target, make=partial(_make_extras, found), kept="pod-*", say=timeline.say)
+    target = cache_folder("vllm-pod") / key
+    # Older ones stay: they are small, and a pod may have one mounted.
+    make_once(target, make=partial(_make_extras, found), kept=target.name, say=timeline.say)
     return target
 
 
