@@ -40,7 +40,7 @@ def test_a_device_pool_too_small_for_one_request_is_refused(operator: Cluster, n
     assert "gpuKVCache" in _refused(operator, namespace, "cramped", reason="InsufficientDeviceMemory")
 
 
-def test_a_vllm_engine_is_planned_as_it_is_started_and_a_conflicting_argument_changes_nothing(operator: Cluster, namespace: str) -> None:
+def test_a_conflicting_argument_of_a_vllm_engine_changes_nothing(operator: Cluster, namespace: str) -> None:
     resource = deployment("planned")
     resource["spec"]["model"] = {"name": "zai-org/GLM-5.3"}
     resource["spec"]["engine"] = {

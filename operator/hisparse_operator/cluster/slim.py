@@ -12,15 +12,15 @@ from kubernetes.utils.quantity import parse_quantity
 from hisparse_operator.planning.facts import NodeFacts, PodRequest, Taint
 from hisparse_operator.resources.names import DEPLOYMENT_LABEL, PLAN_ANNOTATION, RENDERED_ANNOTATION
 from hisparse_operator.resources.service import HTTP_PORT
-from hisparse_runtime.vllm.pod_plan import EXIT_REFUSED, STATUS_PORT_NAME
+from hisparse_runtime.vllm.pod_plan import STATUS_PORT, STATUS_PORT_NAME
 
 _GPU = "nvidia.com/gpu"
 _MESSAGE_LIMIT = 1000
 _ON_ITS_WAY = frozenset({None, "ContainerCreating", "PodInitializing"})
 _BACK_OFF = "CrashLoopBackOff"
 # Endings whose reason says no more than that there was one.
-# What preflight says of a container that it did not let start.
-_REFUSAL = re.compile(r"(?P<reason>[A-Z][A-Za-z]{2,62}): (?P<text>.+)", re.DOTALL)
+# How the first process of a vLLM pod explains an end, refusals of preflight included.
+_EXPLAINED = re.compile(r"(?P<reason>[A-Z][A-Za-z]{2,62}): (?P<text>.+)", re.DOTALL)
 _PLAIN_ENDINGS = frozenset({"Error", "Completed"})
 
 
@@ -92,6 +92,8 @@ def slim_pod(pod: Mapping[str, Any]) -> PodFacts:
         )
     scheduled = _condition(status, "PodScheduled")
     containers = status.get("containerStatuses", [])
+    report_port = _report_port(spec)
+    troubles = [_trouble(container, explains_endings=report_port == STATUS_PORT) for container in containers]
     return PodFacts(
         request,
         owner,
@@ -100,9 +102,9 @@ def slim_pod(pod: Mapping[str, Any]) -> PodFacts:
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         unschedulable=scheduled.get("message", "")[:_MESSAGE_LIMIT] if scheduled.get("status") == "False" else "",
-        trouble=next((trouble for trouble in map(_trouble, containers) if trouble), None),
+        trouble=next((trouble for trouble in troubles if trouble), None),
         restarts=sum(container.get("restartCount", 0) for container in containers),
-        report_port=_report_port(spec),
+        report_port=report_port,
     )
 
 
@@ -128,7 +130,7 @@ def slim_object(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "metadata": metadata}
 
 
-def _trouble(container: Mapping[str, Any]) -> Trouble | None:
+def _trouble(container: Mapping[str, Any], *, explains_endings: bool) -> Trouble | None:
     """Why this container is not running, or ended the last time while it has not become ready since.
 
     During a second attempt `state` is running and the reason stands only in `lastState`, so both are read.
@@ -144,9 +146,9 @@ def _trouble(container: Mapping[str, Any]) -> Trouble | None:
     if not ended:
         return None
     said = ended.get("message", "").strip()[:_MESSAGE_LIMIT]
-    if ended.get("exitCode") == EXIT_REFUSED and (refusal := _REFUSAL.match(said)):
-        return Trouble(refusal["reason"], refusal["text"])
     reason = ended.get("reason", "Error")
+    if explains_endings and reason in _PLAIN_ENDINGS and (explained := _EXPLAINED.match(said)):
+        return Trouble(explained["reason"], explained["text"])
     # The same reason while it waits and while the next attempt runs: a condition that alternates tells less.
     if reason in _PLAIN_ENDINGS and container.get("restartCount", 0) > 0:
         reason = _BACK_OFF

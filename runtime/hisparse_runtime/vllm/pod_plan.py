@@ -15,9 +15,7 @@ CONFIG_FILE = "config.json"
 STATUS_PORT = 8001
 """Where `launch` answers: probes, the call before a pod is stopped, progress, residency."""
 STATUS_PORT_NAME = "status"
-
-EXIT_REFUSED = 3
-"""Exit status of an engine that preflight did not start; its termination message has a line `Reason: text` for each refusal."""
+"""Of that port in the pod. A pod that has it ends with a termination message of the form `Reason: text`."""
 
 
 class Mode(StrEnum):

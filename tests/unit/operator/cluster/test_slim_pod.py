@@ -220,20 +220,26 @@ def test_trouble_of_a_container(containers: list[dict[str, Any]], trouble: Troub
     assert facts.restarts == containers[0]["restartCount"]
 
 
+STATUS_PORTS = {"containers": [{**container("1Gi"), "ports": [{"name": "status", "containerPort": 8001}]}]}
+
+
 @pytest.mark.parametrize("place", ["state", "last"])
-def test_what_preflight_refused_is_the_reason_during_the_next_attempt_too(place: str) -> None:
+def test_what_a_vllm_pod_says_of_its_end_is_the_reason_during_the_next_attempt_too(place: str) -> None:
     said = "SharedMemoryTooSmall: 64.0 MiB\nWrongVllmVersion: 0.32.0 is installed"
     ended = {"terminated": {"reason": "Error", "exitCode": 3, "message": said}}
     parts = {"state": ended} if place == "state" else {"state": {"running": {}}, "last": ended, "restarts": 1}
-    (refused,) = status_of(**parts)
-    trouble = slim_pod(pod(containerStatuses=[refused])).trouble
+    trouble = slim_pod(pod(spec=STATUS_PORTS, containerStatuses=status_of(**parts))).trouble
     assert trouble == Trouble("SharedMemoryTooSmall", "64.0 MiB\nWrongVllmVersion: 0.32.0 is installed")
+    # of another engine, words of that form are words
+    trouble = slim_pod(pod(containerStatuses=status_of(**parts))).trouble
+    assert trouble is not None
+    assert trouble.reason == ("Error" if place == "state" else "CrashLoopBackOff")
 
 
-def test_an_engine_that_ends_with_the_same_code_and_other_words_is_not_refused_by_preflight() -> None:
-    ended = {"terminated": {"reason": "Error", "exitCode": 3, "message": "RuntimeError raised"}}
-    (ended_otherwise,) = status_of(state=ended)
-    assert slim_pod(pod(containerStatuses=[ended_otherwise])).trouble == Trouble("Error", "exit code 3: RuntimeError raised")
+def test_what_kubernetes_knows_of_an_end_is_said_first() -> None:
+    killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "message": "EngineEnded: by itself"}}
+    trouble = slim_pod(pod(spec=STATUS_PORTS, containerStatuses=status_of(state=killed))).trouble
+    assert trouble == Trouble("OOMKilled", "exit code 137: EngineEnded: by itself")
 
 
 def test_residency_is_asked_where_the_pod_has_a_port_for_it() -> None:

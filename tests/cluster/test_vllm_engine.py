@@ -1,0 +1,201 @@
+"""A real vLLM under the operator: 0.32 for a CPU and a tiny model, without HiSparse, which needs a GPU."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster import vllm_pod
+from tests.cluster.kit import Cluster, wait_until
+from tools.images import build_images
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.contract,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(bool(vllm_pod.reason_impossible()), reason=vllm_pod.reason_impossible() or "possible"),
+]
+NAME = "llama"
+CANARY = "canary-7f3a9c51"
+KEYS = "engine-keys"
+# Our own reading of the three processes' memory, the pod's request and a node with a quarter of that left must go together.
+START_SECONDS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """The object's engine: its cluster, its namespace, and where its Service answers outside."""
+
+    cluster: Cluster
+    namespace: str
+    url: str
+
+    def complete(self, *, tokens: int) -> dict[str, Any]:
+        answer = httpx.post(
+            f"{self.url}/v1/completions",
+            json={"model": NAME, "prompt": "once upon a time", "max_tokens": tokens, "ignore_eos": True, "temperature": 0},
+            headers={"Authorization": f"Bearer {CANARY}"},
+            timeout=120,
+            trust_env=False,
+        )
+        answer.raise_for_status()
+        content: dict[str, Any] = answer.json()
+        return content
+
+    def pod(self) -> dict[str, Any]:
+        (pod,) = [
+            pod
+            for pod in self.cluster.list(self.namespace, "pods", selector=f"hisparse.dev/deployment={NAME}")
+            if "deletionTimestamp" not in pod["metadata"]
+        ]
+        return pod
+
+
+@pytest.fixture(scope="module")
+def vllm_cluster(operator: Cluster) -> Cluster:
+    (image,) = build_images(names=[vllm_pod.IMAGE]).values()
+    operator.box.load(image.archive)
+    return operator
+
+
+@pytest.fixture(scope="module")
+def engine(vllm_cluster: Cluster) -> Iterator[Engine]:
+    """One start for all tests of this file: importing vLLM three times takes most of it."""
+    cluster, namespace = vllm_cluster, vllm_cluster.new_namespace()
+    cluster.kubectl("-n", namespace, "create", "secret", "generic", KEYS, f"--from-literal=api={CANARY}")
+    cluster.apply(namespace, _object(NAME, mode="Off"))
+    cluster.wait_ready(namespace, NAME, seconds=START_SECONDS)
+    port = cluster.box.forward(namespace=namespace, service=NAME, port=8000)
+    yield Engine(cluster=cluster, namespace=namespace, url=f"http://127.0.0.1:{port}")
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def test_it_answers_completions(engine: Engine) -> None:
+    answer = engine.complete(tokens=16)
+    assert answer["usage"]["completion_tokens"] == 16
+    assert answer["choices"][0]["finish_reason"] == "length"
+
+
+def test_vllms_own_metrics_are_on_the_object(engine: Engine) -> None:
+    status = engine.cluster.status(engine.namespace, NAME)
+    assert status["version"].startswith("0.32")
+    assert "hostPool" not in status["summary"]
+    assert engine.cluster.condition(engine.namespace, NAME, "TelemetryAvailable")["status"] == "True"
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(engine.complete, tokens=3000)
+        wait_until(
+            lambda: engine.cluster.residency(engine.namespace, NAME)["requests"]["full"] == 1,
+            seconds=60,
+            what=lambda: engine.cluster.describe(engine.namespace, NAME),
+        )
+        assert running.result()["usage"]["completion_tokens"] == 3000
+    pool_of_vllm = engine.cluster.residency(engine.namespace, NAME)["devicePool"]
+    assert pool_of_vllm["capacityBytes"] > 0
+
+
+def test_at33_a_secret_is_seen_nowhere(engine: Engine) -> None:
+    engine.complete(tokens=1)
+    cluster, namespace, pod = engine.cluster, engine.namespace, engine.pod()["metadata"]["name"]
+    seen = {
+        "objects": cluster.kubectl("-n", namespace, "get", "hsd,deployments,replicasets,pods,configmaps,events", "-o", "yaml"),
+        "description": cluster.describe(namespace, NAME),
+        "log": cluster.kubectl("-n", namespace, "logs", pod),
+        "argv": cluster.kubectl("-n", namespace, "exec", pod, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"),
+        "progress": _status(engine, "/hisparse/progress"),
+        "residency": _status(engine, "/hisparse/residency"),
+        "operator": cluster.kubectl("-n", "hisparse-system", "logs", "deployment/hisparse-hisparse-operator"),
+    }
+    assert {name for name, text in seen.items() if CANARY in text} == set()
+    assert all(seen.values())
+
+
+def test_at17_a_running_request_is_answered_whole_when_its_pod_is_deleted(engine: Engine) -> None:
+    pod = engine.pod()["metadata"]["name"]
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(engine.complete, tokens=3500)
+        wait_until(
+            lambda: json.loads(_status(engine, "/hisparse/residency"))["requests"]["running"] == 1,
+            seconds=60,
+            what=lambda: engine.cluster.describe(engine.namespace, NAME),
+        )
+        engine.cluster.kubectl("-n", engine.namespace, "delete", "pod", pod, "--wait=false")
+        answer = running.result()
+    assert answer["usage"]["completion_tokens"] == 3500
+    assert answer["choices"][0]["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "words"),
+    [
+        ({"mode": "On"}, "NotEnoughGpus", "0 of 1"),
+        ({"mode": "Off", "version": "0.33"}, "WrongVllmVersion", "0.33"),
+    ],
+)
+def test_at31_what_preflight_refuses_stands_on_the_object(
+    vllm_cluster: Cluster, namespace: str, changes: dict[str, str], reason: str, words: str
+) -> None:
+    vllm_cluster.kubectl("-n", namespace, "create", "secret", "generic", KEYS, f"--from-literal=api={CANARY}")
+    vllm_cluster.apply(namespace, _object("refused", **changes))
+    began = time.monotonic()
+    wait_until(
+        lambda: vllm_cluster.condition(namespace, "refused", "Ready")["reason"] == reason,
+        seconds=60,
+        what=lambda: vllm_cluster.describe(namespace, "refused"),
+    )
+    print(f"{reason} stands on the object {time.monotonic() - began:.1f} s after it was applied")
+    assert words in vllm_cluster.condition(namespace, "refused", "Ready")["message"]
+    # and nothing heavy was started before
+    (pod,) = vllm_cluster.list(namespace, "pods", selector="hisparse.dev/deployment=refused")
+    assert "vllm.entrypoints" not in vllm_cluster.kubectl("-n", namespace, "logs", pod["metadata"]["name"], "--all-containers")
+
+
+def _status(engine: Engine, path: str) -> str:
+    pod = engine.pod()["metadata"]["name"]
+    read = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:8001{path}', timeout=10).read().decode())"
+    return engine.cluster.kubectl("-n", engine.namespace, "exec", pod, "--", "python3", "-S", "-c", read)
+
+
+def _object(name: str, *, mode: str, version: str = vllm_pod.VERSION) -> dict[str, Any]:
+    images = build_images(names=[vllm_pod.IMAGE])
+    model: dict[str, Any] = {"name": NAME, "source": vllm_pod.MODEL_PATH}
+    vllm: dict[str, Any] = {
+        "version": version,
+        "gpu": "H200",
+        "asyncScheduling": False,
+        "extraArgs": ["--dtype", "bfloat16", "--enforce-eager"],
+    }
+    if mode == "On":
+        model = {"name": "zai-org/GLM-5.3", "source": vllm_pod.MODEL_PATH}
+        vllm["kvCacheDtype"] = "fp8"
+    return {
+        "apiVersion": "hisparse.dev/v1alpha1",
+        "kind": "HiSparseDeployment",
+        "metadata": {"name": name},
+        "spec": {
+            "model": model,
+            "engine": {
+                "type": "VLLM",
+                "image": images[vllm_pod.IMAGE].reference,
+                "maxModelLen": 4096,
+                "maxNumSeqs": 8,
+                "cpu": "100m",
+                **({"gpuKVCache": "20Gi"} if mode == "On" else {}),
+                "vllm": vllm,
+            },
+            "hiSparse": {"mode": mode},
+            "offload": {"enabled": mode == "On"},
+            "pod": {
+                "env": [
+                    *vllm_pod.environment(),
+                    {"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": {"name": KEYS, "key": "api"}}},
+                ],
+                "volumes": vllm_pod.volumes(),
+                "volumeMounts": vllm_pod.mounts(),
+            },
+        },
+    }
