@@ -117,6 +117,15 @@ def test_a_file_that_a_process_has_open_or_mapped_stays(root: Path) -> None:
     assert mapped.exists()
 
 
+def test_nothing_is_removed_beside_a_process_that_may_not_be_looked_into(root: Path) -> None:
+    region = write(root, "dev/shm/vllm_offload_a.mmap", "x")
+    (root / "proc/1/maps").mkdir(parents=True)  # cannot be read
+    (root / "proc/2").mkdir()  # has just ended
+    (swept,) = sweep_leftovers(root, planned_bytes=_planned_bytes(root), now_seconds=_NOW_SECONDS)
+    assert (swept.fate, swept.detail) == (Fate.HELD, "process 1, perhaps: it may not be looked into")
+    assert region.exists()
+
+
 def test_in_a_shared_memory_of_another_size_nothing_is_touched(root: Path) -> None:
     region = write(root, "dev/shm/vllm_offload_a.mmap", "x")
     (swept,) = sweep_leftovers(root, planned_bytes=_planned_bytes(root) // 2, now_seconds=_NOW_SECONDS)

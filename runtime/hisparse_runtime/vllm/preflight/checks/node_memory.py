@@ -19,10 +19,9 @@ def check_node_memory(plan: PodPlan, facts: Facts) -> Finding | None:
         return None
     available_bytes = facts.node.available_bytes
     needed = memory_needed(plan)
-    next_step = (
-        f"free memory of the node, keep other pods off it, or lower the pools; of {human_bytes(facts.node.total_bytes)} in all,"
-        f" {human_bytes(facts.node.huge_pages_bytes)} are huge pages, which pools cannot use"
-    )
+    next_step = "keep other pods off the node, or lower the pools"
+    if facts.node.huge_pages_bytes:
+        next_step += f"; {human_bytes(facts.node.huge_pages_bytes)} of it are huge pages, which pools cannot use"
     num_pools = plan.host_pool_copies * plan.data_parallel_size if plan.host_pool_bytes else 0
     if num_pools:
         left_bytes = available_bytes - (num_pools - 1) * plan.host_pool_bytes
@@ -46,7 +45,7 @@ def check_huge_pages(plan: PodPlan, facts: Facts) -> Finding | None:
     node = facts.node
     if node is None or not memory_needed(plan).pools_bytes:
         return None
-    if node.huge_pages_bytes * 100 < node.total_bytes * _NOTEWORTHY_HUGE_PAGES_PERCENT or not node.huge_pages_bytes:
+    if node.huge_pages_bytes * 100 < node.total_bytes * _NOTEWORTHY_HUGE_PAGES_PERCENT:
         return None
     return warning(
         Reason.HUGE_PAGES_RESERVED,

@@ -13,7 +13,7 @@ _RELEASE = re.compile(r"v?(\d+\.\d+)")
 
 def check_version(plan: PodPlan, facts: Facts) -> Finding | None:
     found = facts.vllm
-    next_step = f"use an image with vLLM {plan.vllm_version}, or set the version of the image in the spec"
+    next_step = f"use an image with vLLM {plan.vllm_version}, or set spec.engine.vllm.version to the image's"
     if found is None:
         return refused(Reason.WRONG_VLLM_VERSION, f"no vLLM is installed for this Python: {next_step}")
     if plan.mode is Mode.ON and found.is_for_cpu:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from hisparse_runtime.vllm.preflight.container.files import text_of
-
 # Regions of vLLM's pools, its message queues, and what NCCL and PyTorch share between processes.
 _PATTERNS = ("vllm_offload_*.mmap*", "psm_*", "nccl-*", "torch_*")
 _PREFIX = "/dev/shm/"  # noqa: S108 - a mount of the pod's own
@@ -65,7 +63,7 @@ def sweep_leftovers(root: Path, *, planned_bytes: int, now_seconds: float) -> tu
     space = os.statvfs(folder)
     # tmpfs rounds up to whole pages
     is_own = -(-planned_bytes // space.f_frsize) == space.f_blocks
-    holders = _holders(root) if is_own else {}
+    holders = _holders(root, [path.name for path, _ in files]) if is_own else {}
     return tuple(_swept(path, found, is_own=is_own, holders=holders, now_seconds=now_seconds) for path, found in files)
 
 
@@ -102,15 +100,20 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield path, found
 
 
-def _holders(root: Path) -> dict[str, str]:
-    """File in /dev/shm -> the process that has it open or mapped."""
+def _holders(root: Path, names: list[str]) -> dict[str, str]:
+    """File in /dev/shm -> the process that has it open or mapped; `names`: those that are asked about."""
     holders: dict[str, str] = {}
     for process in root.joinpath("proc").glob("[0-9]*"):
-        # PATH of a line of maps is the last column, and so are names with spaces
-        mapped = (line.partition(_PREFIX)[2] for line in text_of(process / "maps").splitlines())
-        for name in (*mapped, *_opened(process / "fd")):
-            if name:
-                holders[name] = f"process {process.name}"
+        try:
+            maps = (process / "maps").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            maps = ""
+        except OSError:
+            return dict.fromkeys(names, f"process {process.name}, perhaps: it may not be looked into")
+        # the path is a line's last column
+        mapped = (line.partition(_PREFIX)[2] for line in maps.splitlines())
+        for name in filter(None, (*mapped, *_opened(process / "fd"))):
+            holders[name] = f"process {process.name}"
     return holders
 
 
