@@ -11,7 +11,7 @@ from hisparse_operator.api import Condition, HiSparseDeployment
 from hisparse_operator.cluster.slim import DeploymentFacts, PodFacts
 from hisparse_operator.planning import Infeasible, Plan
 from hisparse_operator.resources.service import endpoint
-from hisparse_operator.telemetry import Sample
+from hisparse_operator.telemetry import ProgressReport, Sample
 from hisparse_runtime.capacity import human_bytes
 
 POOL_SIZED = "PoolSized"
@@ -20,15 +20,27 @@ READY = "Ready"
 TELEMETRY_AVAILABLE = "TelemetryAvailable"
 TYPES = (POOL_SIZED, AVAILABLE, READY, TELEMETRY_AVAILABLE)
 
-PASSING_REASONS = frozenset({"PodsNotReady", "RolloutInProgress", "ScaledToZero"})
+PASSING_REASONS = frozenset({"LoadingModel", "PinningHostPool", "PodsNotReady", "RolloutInProgress", "ScaledToZero", "WarmingUp"})
 """Reasons of a Ready that is False as it should be: work in progress, or nothing asked for."""
+
+
+# How far a starting pod is, in the order of the stages of hisparse_runtime.vllm.launch.
+_STARTING = {
+    "preflight": ("PodsNotReady", "checks what it has been given"),
+    "starting": ("PodsNotReady", "imports its engine"),
+    "loading": ("LoadingModel", "loads the model"),
+    "pinning": ("PinningHostPool", "fills and pins its host pools"),
+    "warming": ("WarmingUp", "captures graphs"),
+    "serving": ("PodsNotReady", "answers, and is about to be ready"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """Everything that status is made from, at one moment.
 
-    Exactly one of `plan` and `problem` is given. `samples` has an entry for every ready pod, None before its first scrape.
+    Exactly one of `plan` and `problem` is given. `samples` has an entry for every ready pod, None before its first scrape;
+    `starting` one for each pod that is not ready and tells how far it is.
     `apply_error` is the API server's refusal of a child, empty when there was none.
     """
 
@@ -40,6 +52,7 @@ class Observation:
     deployment: DeploymentFacts | None
     pods: Sequence[PodFacts]
     samples: Mapping[str, Sample | None]
+    starting: Mapping[str, ProgressReport]
     stale_after_seconds: float
     now: datetime
 
@@ -186,7 +199,17 @@ def _progress(observation: Observation) -> _Finding:
         return _Finding(
             "False", "RolloutInProgress", f"{updated} of {wanted} pods run the current spec; they are replaced one at a time."
         )
-    return _Finding("False", "PodsNotReady", f"{observation.num_ready} of {wanted} pods are ready; the others are starting.")
+    answer = f"{observation.num_ready} of {wanted} pods are ready"
+    told = [(pod, progress) for pod, progress in observation.starting.items() if progress.stage in _STARTING]
+    if not told:
+        return _Finding("False", "PodsNotReady", f"{answer}; the others are starting.")
+    # the one that has the longest way to go
+    pod, progress = min(told, key=lambda each: list(_STARTING).index(each[1].stage))
+    reason, words = _STARTING[progress.stage]
+    pinned = (
+        f", {progress.pinned_percent} % of {human_bytes(progress.planned_pinned_bytes)}" if progress.stage == "pinning" else ""
+    )
+    return _Finding("False", reason, f"{answer}; pod {pod} {words}{pinned}.")
 
 
 def _apply_failed(observation: Observation) -> _Finding:

@@ -168,6 +168,11 @@ class Reconciler:
             deployment=deployment,
             pods=[pods[key] for key in sorted(pods)],
             samples={pod.name: self._sample(key) for key, pod in sorted(pods.items()) if pod.ready and not pod.deleting},
+            starting={
+                pod.name: sample.progress
+                for key, pod in sorted(pods.items())
+                if not pod.ready and not pod.deleting and (sample := self._sample(key)) and sample.progress
+            },
             stale_after_seconds=self._stale_after_seconds,
             now=datetime.now(UTC),
         )

@@ -19,6 +19,7 @@ from hisparse_operator.settings import Settings
 from hisparse_operator.summary import REFRESH_SECONDS
 from hisparse_operator.telemetry import Scraper
 from hisparse_operator.telemetry.scraper import Target, target
+from hisparse_runtime.vllm.pod_plan import STATUS_PORT
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +108,8 @@ class Service:
     def _targets(self) -> Iterator[Target]:
         for owner in list(self._cache.owners()):
             for key, pod in self._cache.pods(owner).items():
-                if pod.ready and pod.ip and not pod.deleting:
-                    yield target(pod=key, owner=owner, address=pod.ip, port=pod.report_port)
+                if pod.ip and not pod.deleting and (pod.ready or pod.report_port == STATUS_PORT):
+                    yield target(pod=key, owner=owner, address=pod.ip, port=pod.report_port, is_ready=pod.ready)
 
     def _wake_known(self, key: str) -> None:
         if self._cache.object(key) is not None:

@@ -1,10 +1,11 @@
-"""What an engine answers at /hisparse/residency. It comes over the network, so everything in it is bounded."""
+"""What engine pods answer. It comes over the network, so everything in it is bounded."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
 PATH = "/hisparse/residency"
+PROGRESS_PATH = "/hisparse/progress"
 
 # 8 PiB: what 256 pods report still sums up to an integer of the API.
 _Count = Annotated[int, Field(ge=0, le=1 << 53)]
@@ -48,6 +49,19 @@ class PoolReport(_Part):
 class HotReport(_Part):
     hits: _Count
     misses: _Count
+
+
+class ProgressReport(_Part):
+    """How far a pod is that does not serve yet. `pinned_bytes`: of the host pools that it is to have."""
+
+    stage: _Name
+    pinned_bytes: _Count
+    planned_pinned_bytes: _Count
+
+    @property
+    def pinned_percent(self) -> int:
+        """In tens: the next ten is worth a new status, a few bytes more are not."""
+        return 10 * (10 * self.pinned_bytes // self.planned_pinned_bytes) if self.planned_pinned_bytes else 0
 
 
 class ResidencyReport(_Part):

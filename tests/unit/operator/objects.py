@@ -9,7 +9,7 @@ from hisparse_operator.cluster.slim import DeploymentFacts, PodFacts, Trouble
 from hisparse_operator.conditions import Observation
 from hisparse_operator.planning import Infeasible, NodeFacts, Plan, PodRequest
 from hisparse_operator.resources import EngineImages
-from hisparse_operator.telemetry import ResidencyReport, Sample
+from hisparse_operator.telemetry import ProgressReport, ResidencyReport, Sample
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -192,6 +192,7 @@ def observation(
     deployed: DeploymentFacts | None = None,
     pods: Sequence[PodFacts] = (),
     samples: Mapping[str, Sample | None] | None = None,
+    starting: Mapping[str, ProgressReport] | None = None,
     seconds_later: float = 0.0,
 ) -> Observation:
     """What is seen at NOW, or some seconds later."""
@@ -204,6 +205,7 @@ def observation(
         deployment=deployed,
         pods=pods,
         samples=samples or {},
+        starting=starting or {},
         stale_after_seconds=15.0,
         now=NOW + timedelta(seconds=seconds_later),
     )

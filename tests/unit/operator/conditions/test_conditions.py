@@ -6,6 +6,7 @@ from hisparse_operator.api import Condition
 from hisparse_operator.cluster.slim import DeploymentFacts, Trouble
 from hisparse_operator.conditions import AVAILABLE, POOL_SIZED, READY, TELEMETRY_AVAILABLE, Observation, conditions
 from hisparse_operator.planning import Infeasible, InfeasibleReason
+from hisparse_operator.telemetry import ProgressReport
 from tests.unit.operator.objects import deployment, observation, owner, pod, sample
 
 PROBLEM = Infeasible(
@@ -175,6 +176,31 @@ READY_CASES = [
         id="a child was refused",
     ),
 ]
+
+
+def progress(stage: str, *, pinned_bytes: int = 0) -> ProgressReport:
+    return ProgressReport(stage=stage, pinned_bytes=pinned_bytes, planned_pinned_bytes=96 << 30)
+
+
+@pytest.mark.parametrize(
+    ("told", "reason", "words"),
+    [
+        ({"a": progress("loading")}, "LoadingModel", "pod a loads the model."),
+        (
+            {"a": progress("warming"), "b": progress("pinning", pinned_bytes=40 << 30)},
+            "PinningHostPool",
+            "pod b fills and pins its host pools, 40 % of 96.00 GiB.",
+        ),
+        ({"a": progress("starting")}, "PodsNotReady", "pod a imports its engine."),
+        ({"a": progress("of a newer engine")}, "PodsNotReady", "the others are starting."),
+    ],
+)
+def test_a_pod_that_starts_tells_how_far_it_is(told: dict[str, ProgressReport], reason: str, words: str) -> None:
+    seen = observation(deployed=starting(), pods=[pod(ready=False)], starting=told)
+    found = condition(READY, seen)
+    assert (found.status, found.reason) == ("False", reason)
+    assert found.message.endswith(words)
+    assert condition(AVAILABLE, seen).reason == reason
 
 
 @pytest.mark.parametrize(("seen", "status", "reason", "part"), READY_CASES)

@@ -5,12 +5,13 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from hisparse_operator.telemetry import Scraper
+from hisparse_operator.telemetry import ProgressReport, Scraper
 from hisparse_operator.telemetry.scraper import Target, target
 from tests.unit.operator.objects import report, report_values
 from tests.unit.operator.waiting import running, until
@@ -89,8 +90,33 @@ async def error_of(handler: Handler) -> str:
 
 
 def test_the_address_of_a_pod_may_be_of_either_family() -> None:
-    assert target(pod="p", owner="o", address="10.0.0.7", port=8000).url == "http://10.0.0.7:8000/hisparse/residency"
-    assert target(pod="p", owner="o", address="fd00::7", port=8000).url == "http://[fd00::7]:8000/hisparse/residency"
+    ready = target(pod="p", owner="o", address="10.0.0.7", port=8000, is_ready=True)
+    assert ready.url == "http://10.0.0.7:8000/hisparse/residency"
+    starting = target(pod="p", owner="o", address="fd00::7", port=8001, is_ready=False)
+    assert starting.url == "http://[fd00::7]:8001/hisparse/progress"
+
+
+async def test_a_pod_that_starts_is_asked_how_far_it_is_and_wakes_its_owner_with_every_tenth() -> None:
+    pinned_bytes = 0
+
+    async def pins(_: web.Request) -> web.Response:
+        return web.json_response({"stage": "pinning", "pinned_bytes": pinned_bytes, "planned_pinned_bytes": 1000, "more": 1})
+
+    async with engines(a_1=pins) as served:
+        targets = [replace(one, is_ready=False) for one in served.targets()]
+        scraper = Scraper(targets=lambda: targets, wake=served.woken.append, period_seconds=0.02, refresh_seconds=1000.0)
+        async with running(scraper.run()):
+            await until(lambda: scraper.samples)
+            sample = scraper.samples["a-1"]
+            assert (sample.report, sample.error) == (None, "")
+            assert sample.progress == ProgressReport(stage="pinning", pinned_bytes=0, planned_pinned_bytes=1000)
+            num_woken, pinned_bytes = len(served.woken), 99
+            num_asked = served.num_asked["a-1"]
+            await until(lambda: served.num_asked["a-1"] > num_asked + 2)
+            assert len(served.woken) == num_woken
+            pinned_bytes = 100
+            await until(lambda: len(served.woken) == num_woken + 1)
+            assert scraper.samples["a-1"].progress.pinned_percent == 10  # type: ignore[union-attr]  # asked for above
 
 
 async def test_a_good_answer_becomes_a_sample() -> None:
