@@ -32,8 +32,8 @@ def engine_command(words: Sequence[str]) -> EngineCommand:
     """
     if len(words) < 3 or words[1] != "serve" or words[2].startswith("-"):
         raise CommandError(
-            f"{len(words)} words after `--`, which are not `vllm serve MODEL ...`; next step: give the command that"
-            " `hisparse args render` prints"
+            f"{len(words)} words after `--`, which are not `vllm serve MODEL ...`; next step: give vLLM's command line there,"
+            " the model first"
         )
     host = _value(words, "--host") or ""
     port = _value(words, "--port") or str(_DEFAULT_PORT)

@@ -77,6 +77,9 @@ class StatusAnswers:
         seconds = _seconds(query)
         if seconds is None:
             return Answer(status=400, body=f"seconds must be a number of 0 to {_MAX_DRAIN_SECONDS:g}")
+        if not self._state.is_answering:
+            # No router knows of it: a pod that is deleted while it starts goes at once.
+            return Answer(status=200, body={"stage": str(self._state.stage), "waited_seconds": 0.0})
         self._state.call_drain(seconds=seconds)
         if not self._drains.acquire(blocking=False):
             return Answer(status=503, body=f"{_MAX_DRAINS} calls of /drain are waiting already")

@@ -21,14 +21,15 @@ WAITED_SIGNALS = (*STOP_SIGNALS, signal.SIGCHLD)
 """Blocked in every thread before the engine starts: they are waited for, and interrupt nothing."""
 _POLL_SECONDS = 0.2
 # For processes that no request depends on: they are importing or loading, or their leader has died.
-_ABORT_SECONDS = 5.0
+_ABORT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How it ended, and in which stage that began.
 
-    `exit_code` is the leader's, -N for a signal. `killed_after_seconds`: SIGKILL came so long after the stop.
+    `exit_code` is the leader's, -N for a signal; of an engine that was stopped before it served, always that of SIGTERM.
+    `killed_after_seconds`: one that served had to be killed, so long after it was asked to stop.
     """
 
     stage: Stage
@@ -62,14 +63,16 @@ def supervise(
         say(f"{number.name} before the engine serves: it is ended at once")
         engine.signal_group(signal.SIGTERM)
         grace_seconds = _ABORT_SECONDS
-    has_ended = _group_ends(engine, within_seconds=grace_seconds, on_leader_end=state.engine_ended)
     killed_after_seconds = None
-    if not has_ended:
+    if not _group_ends(engine, within_seconds=grace_seconds, on_leader_end=state.engine_ended):
         killed_after_seconds = time.monotonic() - start_seconds
         say(f"not ended after {killed_after_seconds:.0f} s: killed")
         engine.signal_group(signal.SIGKILL)
         # The kernel gives pinned memory back, which takes its time, too.
         _group_ends(engine, within_seconds=_ABORT_SECONDS + plan.unpin_seconds, on_leader_end=state.engine_ended)
+    if number is not None and not is_serving:
+        # vLLM only takes a note of SIGTERM while it loads: SIGKILL is how that ends, and no sign of too little memory.
+        return Ending(stage=stage, exit_code=-signal.SIGTERM, is_asked=True, killed_after_seconds=None)
     return Ending(
         stage=stage,
         exit_code=-signal.SIGKILL if engine.exit_code is None else engine.exit_code,

@@ -32,8 +32,8 @@ def ending_message(ending: Ending, *, last: LastState, words: list[str]) -> str:
         if ending.killed_after_seconds is None:
             return ""
         return (
-            f"EngineNotStopped: killed {ending.killed_after_seconds:.0f} s after it was asked to stop, in stage {ending.stage};"
-            " next step, if requests were cut off: raise the drain's seconds"
+            f"EngineNotStopped: killed {ending.killed_after_seconds:.0f} s after it was asked to stop: requests were cut off, or"
+            " pinned memory was not given back in time; next step: raise the drain's seconds"
         )
     first = (
         f"EngineEnded: by itself, {_how(ending.exit_code)}, after {last.engine_seconds:.0f} s, in stage {ending.stage},"

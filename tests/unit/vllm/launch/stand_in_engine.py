@@ -1,8 +1,8 @@
 """A stand-in for vLLM: its processes, endpoints and signals, each as told by the JSON in STAND_IN. Standard library only.
 
-`import_seconds`: nothing is handled before. `ignores_sigterm`. `crash`: its last words, with `exit_code` (-N: by a signal).
-`grandchild`: outlives its parent. `orphan`: ends as an orphan. Their pids are left in `folder`. A request to /work runs until
-`folder` has a file `request-may-end`.
+`import_lasts`: until `folder` has a file `import-may-end`, and SIGTERM ends it. `ignores_sigterm`. `crash`: its last words, with
+`exit_code` (-N: by a signal). `grandchild`: outlives its parent. `orphan`: ends as an orphan. Their pids are left in `folder`.
+A request to /work runs until there is a file `request-may-end`.
 """
 
 import json
@@ -78,19 +78,23 @@ def leave(name: str, pid: int) -> None:
 
 
 def main() -> None:
+    if HOW.get("ignores_sigterm"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     (FOLDER / "started").touch()
     if HOW.get("orphan"):
         leave_orphan()
     if HOW.get("grandchild"):
         start_grandchild()
-    time.sleep(HOW.get("import_seconds", 0))
+    while HOW.get("import_lasts") and not (FOLDER / "import-may-end").exists():
+        time.sleep(0.05)
     print("stand-in: imported", flush=True)
     if "crash" in HOW:
         print(HOW["crash"], file=sys.stderr, flush=True)
         if HOW["exit_code"] < 0:
             os.kill(os.getpid(), -HOW["exit_code"])
         sys.exit(HOW["exit_code"])
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if HOW.get("ignores_sigterm") else lambda *_: is_stopping.set())
+    if not HOW.get("ignores_sigterm"):
+        signal.signal(signal.SIGTERM, lambda *_: is_stopping.set())
     server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     is_stopping.wait()

@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.unit.vllm.launch.launched import API_KEY, PATIENCE_SECONDS, PLAN, is_running, launched, wait_until
 
 # Far above what any test waits for: an engine that sleeps so long was ended.
@@ -15,7 +13,7 @@ FOR_EVER_SECONDS = 600
 
 
 def test_stand_in_is_probed_from_its_import_until_it_serves(tmp_path: Path) -> None:
-    with launched(tmp_path, import_seconds=1) as pod:
+    with launched(tmp_path, import_lasts=True) as pod:
         pod.wait_for("started")
         starting = {path: pod.get(path) for path in ("/startup", "/ready", "/live", "/hisparse/residency")}
         assert {path: answer.status_code for path, answer in starting.items()} == {
@@ -25,6 +23,8 @@ def test_stand_in_is_probed_from_its_import_until_it_serves(tmp_path: Path) -> N
             "/hisparse/residency": 503,
         }
         assert starting["/startup"].json()["stage"] == "starting"
+        assert pod.get(f"/drain?seconds={FOR_EVER_SECONDS}").json() == {"stage": "starting", "waited_seconds": 0}
+        (tmp_path / "import-may-end").touch()
         pod.wait_for_stage("serving")
         for path in starting:
             assert pod.get(path).status_code == 200, path
@@ -32,14 +32,23 @@ def test_stand_in_is_probed_from_its_import_until_it_serves(tmp_path: Path) -> N
         assert pod.get("/elsewhere").status_code == 404
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_while_the_stand_in_imports_ends_it_at_once(tmp_path: Path, number: signal.Signals) -> None:
-    with launched(tmp_path, import_seconds=FOR_EVER_SECONDS) as pod:
+def test_a_stop_while_the_stand_in_imports_ends_it_at_once(tmp_path: Path) -> None:
+    with launched(tmp_path, import_lasts=True) as pod:
         pod.wait_for("started")
-        pod.process.send_signal(number)
+        pod.stop()
         exit_code, _, errors = pod.end()
     assert (exit_code, pod.termination_message) == (128 + signal.SIGTERM, "")
-    assert f"{number.name} before the engine serves: it is ended at once" in errors
+    assert "SIGTERM before the engine serves: it is ended at once" in errors
+    assert "killed" not in errors
+
+
+def test_a_stand_in_that_only_takes_a_note_of_sigterm_while_it_loads_is_killed(tmp_path: Path) -> None:
+    with launched(tmp_path, import_lasts=True, ignores_sigterm=True) as pod:
+        pod.wait_for("started")
+        pod.process.send_signal(signal.SIGINT)
+        exit_code, _, errors = pod.end()
+    assert (exit_code, pod.termination_message) == (128 + signal.SIGTERM, "")
+    assert "not ended after 3 s: killed" in errors
 
 
 def test_a_stop_waits_for_the_stand_ins_request_and_pulls_readiness_first(tmp_path: Path) -> None:
@@ -65,7 +74,7 @@ def test_a_stand_in_that_ignores_sigterm_is_killed_after_its_budget(tmp_path: Pa
         exit_code, _, errors = pod.end()
     assert exit_code == 128 + signal.SIGKILL
     assert "running requests get 1 s" in errors
-    assert pod.termination_message.startswith("EngineNotStopped: killed 1 s after it was asked to stop, in stage serving")
+    assert pod.termination_message.startswith("EngineNotStopped: killed 1 s after it was asked to stop: ")
 
 
 def test_drain_pulls_readiness_and_returns_after_its_seconds(tmp_path: Path) -> None:
@@ -97,7 +106,7 @@ def test_a_stand_in_that_crashes_leaves_its_last_words_and_its_exit_code(tmp_pat
 
 
 def test_a_stand_in_that_is_killed_takes_the_rest_of_its_group_along(tmp_path: Path) -> None:
-    with launched(tmp_path, grandchild=True, import_seconds=0.5, crash="", exit_code=-signal.SIGKILL) as pod:
+    with launched(tmp_path, grandchild=True, crash="", exit_code=-signal.SIGKILL) as pod:
         grandchild = int(pod.wait_for("grandchild").read_text(encoding="ascii"))
         exit_code, _, _ = pod.end()
     assert exit_code == 128 + signal.SIGKILL
