@@ -1,6 +1,7 @@
 """What the container shows of an engine from outside: memory by its cgroup, /dev/shm, processes. Nothing here can fail."""
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 _MEMORY_STATS = (("memory.stat", "anon"), ("memory/memory.stat", "total_rss"))
 _OOM_COUNTS = (("memory.events", "oom_kill"), ("memory/memory.oom_control", "oom_kill"))
 
+_LASTING_SECONDS = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Bytes are 0 where they cannot be seen."""
+    """Bytes are 0 where they cannot be seen. `num_processes`: of the engine, without those that have just begun."""
 
     shm_used_bytes: int
     anonymous_bytes: int
@@ -66,15 +69,18 @@ def _first_count(places: tuple[tuple[str, str], ...], cgroup: Path) -> int:
 
 
 def _num_processes(process_group: int, proc: Path) -> int:
-    return sum(_group_of(folder) == process_group for folder in proc.iterdir() if folder.name.isdigit())
+    """That have lasted: imports run short programs, too, to ask for the machine."""
+    last_start_seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - _LASTING_SECONDS
+    found = (_group_and_start(folder) for folder in proc.iterdir() if folder.name.isdigit())
+    return sum(group == process_group and start_seconds <= last_start_seconds for group, start_seconds in found)
 
 
-def _group_of(folder: Path) -> int | None:
-    """None for a process that is gone by now, or has ended and waits to be reaped."""
+def _group_and_start(folder: Path) -> tuple[int | None, float]:
+    """Start in seconds since boot. No group: the process is gone by now, or has ended and waits to be reaped."""
     try:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
-    # After the name, which is in brackets and can have anything in it: state, parent, group.
-    state, _, group = text.rpartition(")")[2].split()[:3]
-    return None if state == "Z" else int(group)
+        return None, 0.0
+    # From the third field on; the second is the name, which is in brackets and can have anything in it.
+    fields = text.rpartition(")")[2].split()
+    return (None if fields[0] == "Z" else int(fields[2])), int(fields[19]) / os.sysconf("SC_CLK_TCK")

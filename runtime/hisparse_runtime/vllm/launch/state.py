@@ -63,8 +63,8 @@ class LaunchState:
 
     def observe(self, measured: Measured) -> None:
         with self._lock:
-            # A started engine has a process until it is said to have ended.
-            self._num_processes = measured.num_processes if self.process_group is None else max(1, measured.num_processes)
+            # Of a started engine, fewer only means that it is about to end: no stage comes again.
+            self._num_processes = max(self._num_processes, measured.num_processes)
             self._pinning = pinning_after(self._pinning, pinned_bytes=pinned_bytes(measured, self._plan))
             self._advance()
 

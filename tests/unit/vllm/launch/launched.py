@@ -57,7 +57,7 @@ class Launched:
         return httpx.get(f"http://127.0.0.1:{self.engine_port}/work", timeout=PATIENCE_SECONDS)
 
     def wait_for_stage(self, stage: str) -> None:
-        wait_until(lambda: self.is_listening and self.get("/hisparse/progress").json()["stage"] == stage)
+        wait_until(lambda: is_listening(self.status_port) and self.get("/hisparse/progress").json()["stage"] == stage)
 
     def wait_for(self, name: str) -> Path:
         file = self.folder / name
@@ -75,11 +75,6 @@ class Launched:
     @property
     def termination_message(self) -> str:
         return (self.folder / "termination-log").read_text(encoding="utf-8")
-
-    @property
-    def is_listening(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.status_port)) == 0
 
 
 @contextmanager
@@ -125,6 +120,11 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s"
         time.sleep(0.05)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def is_running(pid: int) -> bool:

@@ -1,8 +1,8 @@
 """A stand-in for vLLM: its processes, endpoints and signals, each as told by the JSON in STAND_IN. Standard library only.
 
-`import_lasts`: until `folder` has a file `import-may-end`, and SIGTERM ends it. `ignores_sigterm`. `crash`: its last words, with
-`exit_code` (-N: by a signal). `grandchild`: outlives its parent. `orphan`: ends as an orphan. Their pids are left in `folder`.
-A request to /work runs until there is a file `request-may-end`.
+`import_lasts`: until `folder` has a file `import-may-end`, and SIGTERM ends it. `ignores_sigterm`. `serves`: a model of another
+name. `crash`: its last words, with `exit_code` (-N: by a signal). `grandchild`: outlives its parent. `orphan`: ends as an orphan.
+Their pids are left in `folder`. A request to /work runs until there is a file `request-may-end`.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 HOW: dict[str, Any] = json.loads(os.environ.get("STAND_IN", "{}"))
 FOLDER = Path(HOW["folder"])
-SERVED_NAME = sys.argv[sys.argv.index("--served-model-name") + 1]
+SERVED_NAME = HOW.get("serves", sys.argv[sys.argv.index("--served-model-name") + 1])
 PORT = int(sys.argv[sys.argv.index("--port") + 1])
 is_stopping = threading.Event()
 

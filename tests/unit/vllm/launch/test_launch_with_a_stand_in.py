@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.vllm.launch.launched import API_KEY, PATIENCE_SECONDS, PLAN, is_running, launched, wait_until
+from tests.unit.vllm.launch.launched import API_KEY, PATIENCE_SECONDS, PLAN, is_listening, is_running, launched, wait_until
 
 # Far above what any test waits for: an engine that sleeps so long was ended.
 FOR_EVER_SECONDS = 600
@@ -65,6 +65,19 @@ def test_a_stop_waits_for_the_stand_ins_request_and_pulls_readiness_first(tmp_pa
         (tmp_path / "request-may-end").touch()
         assert request.result(PATIENCE_SECONDS).text == "whole"
         assert (pod.end()[0], pod.termination_message) == (0, "")
+
+
+def test_requests_of_a_stand_in_that_has_the_model_under_another_name_are_waited_for(tmp_path: Path) -> None:
+    with launched(tmp_path, serves="other") as pod, ThreadPoolExecutor() as pool:
+        wait_until(lambda: is_listening(pod.engine_port))
+        request = pool.submit(pod.work)
+        pod.wait_for("request-runs")
+        assert pod.get("/startup").status_code == 503
+        pod.stop()
+        pod.wait_for_stage("draining")
+        (tmp_path / "request-may-end").touch()
+        assert request.result(PATIENCE_SECONDS).text == "whole"
+        assert pod.end()[0] == 0
 
 
 def test_a_stand_in_that_ignores_sigterm_is_killed_after_its_budget(tmp_path: Path) -> None:

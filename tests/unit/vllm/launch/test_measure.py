@@ -1,5 +1,7 @@
 """What a container shows of an engine: from files as the kernel writes them."""
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,12 +29,19 @@ def test_memory_is_read_from_both_versions_of_cgroups(tmp_path: Path, stat: str,
     assert num_oom_kills(cgroup=tmp_path) == 2
 
 
-def test_processes_of_the_group_are_counted_without_zombies(tmp_path: Path) -> None:
-    write(tmp_path / "41" / "stat", "41 (vllm) S 1 41 41 0")
-    write(tmp_path / "42" / "stat", "42 (name ) 9 with) R 41 41 41 0")
-    write(tmp_path / "43" / "stat", "43 (dead) Z 41 41 41 0")
-    write(tmp_path / "44" / "stat", "44 (other) S 1 1 1 0")
-    write(tmp_path / "self" / "stat", "41 (vllm) S 1 41 41 0")
+def stat(pid: int, name: str, state: str, *, group: int, start_ticks: int = 0) -> str:
+    between = " ".join(["0"] * 16)
+    return f"{pid} ({name}) {state} 1 {group} {between} {start_ticks} 0 0"
+
+
+def test_lasting_processes_of_the_group_are_counted_without_zombies(tmp_path: Path) -> None:
+    just_now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    write(tmp_path / "41" / "stat", stat(41, "vllm", "S", group=41))
+    write(tmp_path / "42" / "stat", stat(42, "name ) 9 with", "R", group=41))
+    write(tmp_path / "43" / "stat", stat(43, "dead", "Z", group=41))
+    write(tmp_path / "44" / "stat", stat(44, "other", "S", group=1))
+    write(tmp_path / "46" / "stat", stat(46, "lscpu", "S", group=41, start_ticks=just_now + 1000))
+    write(tmp_path / "self" / "stat", stat(41, "vllm", "S", group=41))
     (tmp_path / "45").mkdir()  # gone between two looks
     assert measure(41, proc=tmp_path).num_processes == 2
 
