@@ -49,7 +49,7 @@ def plan(spec: HiSparseDeploymentSpec, *, deployment: str, nodes: Sequence[NodeF
     budget_bytes, arithmetic = share.share_bytes, share.arithmetic
     if bound_bytes is not None and bound_bytes < budget_bytes:
         budget_bytes, arithmetic = bound_bytes, (*arithmetic, f"hostMemory.max: {human_bytes(bound_bytes)} of that for one pod")
-    sized = _pod(spec, wanted, budget_bytes)
+    sized = _pod(spec, wanted, budget_bytes, pods_per_node=share.num_pods)
     return replace(
         sized,
         node=share.room.node,
@@ -59,11 +59,12 @@ def plan(spec: HiSparseDeploymentSpec, *, deployment: str, nodes: Sequence[NodeF
     )
 
 
-def _pod(spec: HiSparseDeploymentSpec, wanted: Demand | OrdinaryRequest, budget_bytes: int) -> Plan:
+def _pod(spec: HiSparseDeploymentSpec, wanted: Demand | OrdinaryRequest, budget_bytes: int, *, pods_per_node: int) -> Plan:
     if isinstance(wanted, OrdinaryRequest):
-        return ordinary_pod(spec, wanted, budget_bytes=budget_bytes)
+        return ordinary_pod(spec, replace(wanted, pods_per_node=pods_per_node), budget_bytes=budget_bytes)
     if wanted.request is not None:
-        return vllm_pod(spec, wanted, wanted.request, budget_bytes=budget_bytes)
+        request = replace(wanted.request, budget_bytes=budget_bytes, pods_per_node=pods_per_node)
+        return vllm_pod(spec, wanted, request)
     return _embedded_pod(wanted, budget_bytes)
 
 

@@ -1,7 +1,5 @@
 """A pod of vLLM: its plan, and what of it the pod is told."""
 
-from dataclasses import replace
-
 from hisparse_operator.api.spec import HiSparseDeploymentSpec
 from hisparse_operator.planning.demand import Demand
 from hisparse_operator.planning.plan import Plan
@@ -22,9 +20,9 @@ from hisparse_runtime.capacity import (
 from hisparse_runtime.vllm.pod_plan import Mode, PodPlan
 
 
-def vllm_pod(spec: HiSparseDeploymentSpec, wanted: Demand, request: EngineRequest, *, budget_bytes: int) -> Plan:
+def vllm_pod(spec: HiSparseDeploymentSpec, wanted: Demand, request: EngineRequest) -> Plan:
     """With HiSparse."""
-    made = plan_engine(replace(request, budget_bytes=budget_bytes), names=SPEC_NAMES)
+    made = plan_engine(request, names=SPEC_NAMES)
     return Plan(
         host_pool_bytes=made.memory.host_pool_bytes,
         # a power of two divides without rounding, so the engine gets back the same number of bytes

@@ -21,7 +21,8 @@ from hisparse_runtime.geometry import SparseMlaModel
 class EngineRequest:
     """What to plan. `weights_bytes` are those that one pod reads, None where nothing says how many; None for a size is: tune it.
 
-    `budget_bytes`: memory that one pod may have; None plans the pod as large as its tiers want.
+    `budget_bytes`: memory that one pod may have; None plans the pod as large as its tiers want. `pods_per_node` such pods
+    share a node.
     """
 
     model: SparseMlaModel
@@ -31,6 +32,7 @@ class EngineRequest:
     host_pool_bytes: int | None = None
     cpu_bytes_to_use: int | None = None
     budget_bytes: int | None = None
+    pods_per_node: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,7 @@ def plan_engine(request: EngineRequest, *, names: FieldNames) -> EnginePlan:
             pinned_bytes=memory.host_pool_bytes * shape.replicas * shape.host_pool_copies,
             host_pool_pins=request.settings.version.host_pool_pins,
             offload_bytes=memory.cpu_bytes_to_use * shape.replicas,
+            pods_per_node=request.pods_per_node,
         ),
     )
 

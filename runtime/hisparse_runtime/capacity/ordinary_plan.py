@@ -14,12 +14,13 @@ from hisparse_runtime.capacity.vllm_sizes import VllmSettings, pod_shape
 class OrdinaryRequest:
     """What to plan. `cpu_bytes_to_use`: of one data-parallel replica; 0 is no tier, None as much as the budget leaves.
 
-    `weights_bytes`: those that one pod reads, None where nothing says how many.
+    `weights_bytes`: those that one pod reads, None where nothing says how many. `pods_per_node` such pods share a node.
     """
 
     settings: VllmSettings
     weights_bytes: int | None = None
     cpu_bytes_to_use: int | None = None
+    pods_per_node: int = 1
 
     @property
     def smallest(self) -> PodMemory:
@@ -51,7 +52,13 @@ def plan_ordinary(request: OrdinaryRequest, *, budget_bytes: int) -> OrdinaryPla
         fitting = bisect_right(sizes, budget_bytes, key=lambda size: pod_memory(0, size * MIB, shape).memory_bytes) - 1
         memory = pod_memory(0, fitting * MIB, shape)
     offload_bytes = memory.cpu_bytes_to_use * shape.replicas
-    times = start_stop(weights_bytes=request.weights_bytes, pinned_bytes=0, host_pool_pins=0, offload_bytes=offload_bytes)
+    times = start_stop(
+        weights_bytes=request.weights_bytes,
+        pinned_bytes=0,
+        host_pool_pins=0,
+        offload_bytes=offload_bytes,
+        pods_per_node=request.pods_per_node,
+    )
     origin = "tuned" if request.cpu_bytes_to_use is None else "as given"
     tier = f"offload: {human_bytes(memory.cpu_bytes_to_use)} {origin}, for KV of all layers" if offload_bytes else "offload: none"
     return OrdinaryPlan(memory=memory, times=times, arithmetic=(tier, *memory.arithmetic, *times.arithmetic))

@@ -35,15 +35,21 @@ class StartStop:
     arithmetic: tuple[str, ...]
 
 
-def start_stop(*, weights_bytes: int | None, pinned_bytes: int, host_pool_pins: int, offload_bytes: int) -> StartStop:
-    """`pinned_bytes`: host pools of the pod, pinned `host_pool_pins` times at start-up; `offload_bytes`: pinned once."""
+def start_stop(
+    *, weights_bytes: int | None, pinned_bytes: int, host_pool_pins: int, offload_bytes: int, pods_per_node: int = 1
+) -> StartStop:
+    """`pinned_bytes`: host pools of the pod, pinned `host_pool_pins` times at start-up; `offload_bytes`: pinned once.
+
+    `pods_per_node` may pin and unpin at the same time, and the driver lets one of them at a time.
+    """
     weights_seconds = _UNKNOWN_WEIGHTS_SECONDS if weights_bytes is None else math.ceil(weights_bytes / _WEIGHTS_BYTES_PER_SECOND)
-    pin_seconds = math.ceil((pinned_bytes * host_pool_pins + offload_bytes) / _PIN_BYTES_PER_SECOND)
-    unpin_seconds = math.ceil((pinned_bytes + offload_bytes) / _UNPIN_BYTES_PER_SECOND)
+    pin_seconds = math.ceil((pinned_bytes * host_pool_pins + offload_bytes) * pods_per_node / _PIN_BYTES_PER_SECOND)
+    unpin_seconds = math.ceil((pinned_bytes + offload_bytes) * pods_per_node / _UNPIN_BYTES_PER_SECOND)
     startup_seconds = _BASE_START_SECONDS + weights_seconds + pin_seconds
     termination_seconds = ENDPOINT_GRACE_SECONDS + _DRAIN_SECONDS + unpin_seconds + _EXIT_SECONDS
     unknown = " of unknown size" if weights_bytes is None else ""
-    pins = f" ({host_pool_pins} x host pool)" if pinned_bytes else ""
+    neighbours = f", {pods_per_node} pods on the node" if pods_per_node > 1 else ""
+    pins = f" ({host_pool_pins} x host pool{neighbours})" if pinned_bytes else ""
     start = (
         f"start-up: {_BASE_START_SECONDS} s + {weights_seconds} s weights{unknown} + {pin_seconds} s pinning host memory{pins}"
         f" = {startup_seconds} s"

@@ -155,3 +155,15 @@ def test_mode_off_is_refused_where_no_node_holds_it() -> None:
 def test_at06_arguments_of_an_engine_without_hisparse_are_checked_as_well() -> None:
     spec = vllm_spec(model="llama", hiSparse={"mode": "Off"}, vllm={"extraArgs": ["--api-key", "x"]})
     assert "command lines are no place for secrets" in refused(spec).message
+
+
+@pytest.mark.parametrize("fields", [{}, {"hiSparse": {"mode": "Off"}}], ids=["On", "Off"])
+def test_at29_pods_that_share_a_node_have_time_to_pin_one_after_the_other(fields: dict[str, Any]) -> None:
+    engine = {"vllm": {"gpu": "H200", "tensorParallelSize": 4, "kvCacheDtype": "fp8"}, "gpuKVCache": "20Gi"}
+    alone = planned(vllm_spec(engine=engine, hostMemory={"max": "800Gi"}, **fields))
+    both = planned(vllm_spec(engine=engine, hostMemory={"max": "800Gi"}, replicas=2, **fields))
+    assert (alone.pods_per_node, both.pods_per_node) == (1, 2)
+    assert alone.memory_bytes == both.memory_bytes
+    pinned_gib = (alone.host_pool_bytes + alone.cpu_bytes_to_use) / GIB
+    assert both.startup_seconds - alone.startup_seconds == pytest.approx(pinned_gib / 2, abs=2)
+    assert both.termination_seconds - alone.termination_seconds == pytest.approx(pinned_gib / 2, abs=2)
