@@ -5,7 +5,7 @@ differences, and rows of hot regions are upstream's own counts, corrected. A rec
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 RESIDENCIES = ("full", "mixed", "none")
 PAGE_STATES = ("dirty", "pending", "clean_pinned", "unpinned", "host_only")
@@ -32,11 +32,11 @@ class Family:
 
     name: str
     documentation: str
-    series: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    series: Mapping[str, Mapping[str, str]]
 
     @property
     def label_names(self) -> list[str]:
-        return list(next(iter(self.series.values()), {}))
+        return list(next(iter(self.series.values())))
 
 
 def _single(name: str, documentation: str) -> Family:
@@ -93,9 +93,9 @@ _SAWTOOTH = (
 )
 # By upstream's key in the worker's payload.
 HOT_ROWS = {
-    "cache_hits": Family(name=HOT_HITS, documentation="Selected rows found in hot regions." + _SAWTOOTH),
-    "cache_misses": Family(name=HOT_MISSES, documentation="Selected rows copied from the host." + _SAWTOOTH),
-    "host_to_device_bytes": Family(name=HOST_TO_DEVICE_BYTES, documentation="Bytes of those rows." + _SAWTOOTH),
+    "cache_hits": _single(HOT_HITS, "Selected rows found in hot regions." + _SAWTOOTH),
+    "cache_misses": _single(HOT_MISSES, "Selected rows copied from the host." + _SAWTOOTH),
+    "host_to_device_bytes": _single(HOST_TO_DEVICE_BYTES, "Bytes of those rows." + _SAWTOOTH),
 }
 
 TELEMETRY_ERRORS = _single(ERRORS, "Failures of this telemetry itself. The engine goes on; levels stay as they were.")

@@ -13,6 +13,7 @@ from hisparse_runtime.vllm.telemetry.guard import Guard
 from hisparse_runtime.vllm.telemetry.stats import RECORDS
 
 _GIB = 1 << 30
+_COUNTED = (*catalogue.EVENTS, *catalogue.HOT_ROWS.values())
 
 
 class TelemetryPromMetrics(HiSparsePromMetrics):  # type: ignore[misc]  # untyped without vLLM
@@ -31,19 +32,20 @@ class TelemetryPromMetrics(HiSparsePromMetrics):  # type: ignore[misc]  # untype
         self._num_workers = 1
         self._gauges: dict[str, Any] = {}
         self._counters: dict[str, Any] = {}
+        self._guard.run(_forget, {family.name for family in (*catalogue.LEVELS, *_COUNTED, catalogue.TELEMETRY_ERRORS)})
+        self._guard.run(self._add_counter, catalogue.TELEMETRY_ERRORS, metric_types, labelnames)
         self._guard.run(self._register, vllm_config, metric_types, labelnames)
+        self._count_errors(*per_engine_labelvalues)
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         """One step's payload of one engine."""
         super().observe(transfer_stats_data, engine_idx)
-        self._guard.run(self._observe, transfer_stats_data, engine_idx)
-        if num_errors := self._guard.take_errors():
-            self._guard.run(self._count, "telemetry_errors", engine_idx, num_errors)
+        self._guard.run(self._observe_records, transfer_stats_data, engine_idx)
+        self._guard.run(self._observe_rows, transfer_stats_data, engine_idx)
+        self._count_errors(engine_idx)
 
     def _register(self, vllm_config: Any, metric_types: dict[Any, Any], labelnames: list[str]) -> None:
         self._num_workers = vllm_config.parallel_config.world_size
-        counted = (*catalogue.EVENTS, *catalogue.HOT_ROWS.values(), catalogue.TELEMETRY_ERRORS)
-        _forget({family.name for family in (*catalogue.LEVELS, *counted)})
         for family in catalogue.LEVELS:
             metric = metric_types[Gauge](
                 name=family.name,
@@ -52,12 +54,15 @@ class TelemetryPromMetrics(HiSparsePromMetrics):  # type: ignore[misc]  # untype
                 multiprocess_mode="mostrecent",
             )
             self._add(self._gauges, family, metric)
-        for family in counted:
-            metric = metric_types[Counter](name=family.name, documentation=family.documentation, labelnames=labelnames)
-            self._add(self._counters, family, metric)
+        for family in _COUNTED:
+            self._add_counter(family, metric_types, labelnames)
         host_pool_gib = vllm_config.kv_transfer_config.kv_connector_extra_config.get("host_pool_gib", 0)
         for engine in self._labels:
             self._start(engine, host_pool_bytes=float(host_pool_gib) * _GIB)
+
+    def _add_counter(self, family: Family, metric_types: dict[Any, Any], labelnames: list[str]) -> None:
+        metric = metric_types[Counter](name=family.name, documentation=family.documentation, labelnames=labelnames)
+        self._add(self._counters, family, metric)
 
     def _add(self, metrics: dict[str, Any], family: Family, metric: Any) -> None:
         """One child for each engine."""
@@ -65,7 +70,7 @@ class TelemetryPromMetrics(HiSparsePromMetrics):  # type: ignore[misc]  # untype
             metrics[key] = {engine: (metric, [*values, *labels.values()]) for engine, values in self._labels.items()}
 
     def _start(self, engine: int, *, host_pool_bytes: float) -> None:
-        """An engine sends nothing before its first step, and its zeros are true. Other levels are absent until they are known."""
+        """An engine sends nothing before its first step, and these are true until then. Other levels stay absent."""
         for key in self._counters:
             self._count(key, engine, 0)
         for family in catalogue.LEVELS[:2]:
@@ -74,18 +79,26 @@ class TelemetryPromMetrics(HiSparsePromMetrics):  # type: ignore[misc]  # untype
         self._set("host_capacity_bytes", engine, host_pool_bytes)
         self._set("host_used_bytes", engine, 0)
 
-    def _observe(self, payload: dict[str, Any], engine: int) -> None:
-        for name, family in catalogue.HOT_ROWS.items():
-            for rows in payload.get(name, ()):
-                # Each rank of a replica counts for itself, and the replicas see the same rows.
-                (key,) = family.series
-                self._count(key, engine, rows / self._num_workers)
+    def _count_errors(self, *engines: int) -> None:
+        """Of this process; those of an engine core come in its records."""
+        if num_errors := self._guard.take_errors():
+            for engine in engines:
+                self._guard.run(self._count, "telemetry_errors", engine, num_errors)
+
+    def _observe_records(self, payload: dict[str, Any], engine: int) -> None:
         for record in payload.get(RECORDS, ()):
             for key, value in record.items():
                 if key in self._gauges:
                     self._set(key, engine, value)
                 else:
                     self._count(key, engine, value)
+
+    def _observe_rows(self, payload: dict[str, Any], engine: int) -> None:
+        """Each rank of a replica counts for itself, and all select the same rows."""
+        for name, family in catalogue.HOT_ROWS.items():
+            (key,) = family.series
+            if rows := payload.get(name):
+                self._count(key, engine, sum(rows) / self._num_workers)
 
     def _set(self, key: str, engine: int, value: float) -> None:
         metric, labels = self._gauges[key][engine]

@@ -86,7 +86,7 @@ class Reporter:
         self._due_seconds = start + PERIOD_SECONDS
         levels = self._levels(self._sizes)
         self._due_seconds = start + max(PERIOD_SECONDS, PAUSE_PER_COST * (self._clock() - start))
-        if levels == self._sent and not self._events:
+        if is_idle and levels == self._sent and not self._events:  # steps that only wait for a worker's acknowledgement
             return None
         events, self._events, self._sent = self._events, Counter(), levels
         return {**levels, **events}
