@@ -57,18 +57,19 @@ class Engine:
 
 
 @pytest.fixture(scope="module")
-def vllm_cluster(operator: Cluster) -> Cluster:
-    (image,) = build_images(names=[vllm_pod.IMAGE]).values()
-    operator.box.load(image.archive)
-    return operator
+def image(operator: Cluster) -> str:
+    """Of the engine, loaded."""
+    (built,) = build_images(names=[vllm_pod.IMAGE]).values()
+    operator.box.load(built.archive)
+    return built.reference
 
 
 @pytest.fixture(scope="module")
-def engine(vllm_cluster: Cluster) -> Iterator[Engine]:
+def engine(operator: Cluster, image: str) -> Iterator[Engine]:
     """One start for all tests of this file: importing vLLM three times takes most of it."""
-    cluster, namespace = vllm_cluster, vllm_cluster.new_namespace()
+    cluster, namespace = operator, operator.new_namespace()
     cluster.kubectl("-n", namespace, "create", "secret", "generic", KEYS, f"--from-literal=api={CANARY}")
-    cluster.apply(namespace, _object(NAME, mode="Off"))
+    cluster.apply(namespace, _object(NAME, image=image, mode="Off"))
     cluster.wait_ready(namespace, NAME, seconds=START_SECONDS)
     port = cluster.box.forward(namespace=namespace, service=NAME, port=8000)
     yield Engine(cluster=cluster, namespace=namespace, url=f"http://127.0.0.1:{port}")
@@ -82,6 +83,7 @@ def test_it_answers_completions(engine: Engine) -> None:
 
 
 def test_vllms_own_metrics_are_on_the_object(engine: Engine) -> None:
+    engine.cluster.residency(engine.namespace, NAME)
     status = engine.cluster.status(engine.namespace, NAME)
     assert status["version"].startswith("0.32")
     assert "hostPool" not in status["summary"]
@@ -130,28 +132,29 @@ def test_at17_a_running_request_is_answered_whole_when_its_pod_is_deleted(engine
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason", "words"),
+    ("changes", "refusal"),
     [
-        ({"mode": "On"}, "NotEnoughGpus", "0 of 1"),
-        ({"mode": "Off", "version": "0.33"}, "WrongVllmVersion", "0.33"),
+        ({"mode": "On"}, ("NotEnoughGpus", "0 of 1")),
+        ({"mode": "Off", "version": "0.33"}, ("WrongVllmVersion", "0.33")),
     ],
 )
 def test_at31_what_preflight_refuses_stands_on_the_object(
-    vllm_cluster: Cluster, namespace: str, changes: dict[str, str], reason: str, words: str
+    operator: Cluster, image: str, namespace: str, changes: dict[str, str], refusal: tuple[str, str]
 ) -> None:
-    vllm_cluster.kubectl("-n", namespace, "create", "secret", "generic", KEYS, f"--from-literal=api={CANARY}")
-    vllm_cluster.apply(namespace, _object("refused", **changes))
+    reason, words = refusal
+    operator.kubectl("-n", namespace, "create", "secret", "generic", KEYS, f"--from-literal=api={CANARY}")
+    operator.apply(namespace, _object("refused", image=image, **changes))
     began = time.monotonic()
     wait_until(
-        lambda: vllm_cluster.condition(namespace, "refused", "Ready")["reason"] == reason,
+        lambda: operator.condition(namespace, "refused", "Ready")["reason"] == reason,
         seconds=60,
-        what=lambda: vllm_cluster.describe(namespace, "refused"),
+        what=lambda: operator.describe(namespace, "refused"),
     )
     print(f"{reason} stands on the object {time.monotonic() - began:.1f} s after it was applied")
-    assert words in vllm_cluster.condition(namespace, "refused", "Ready")["message"]
+    assert words in operator.condition(namespace, "refused", "Ready")["message"]
     # and nothing heavy was started before
-    (pod,) = vllm_cluster.list(namespace, "pods", selector="hisparse.dev/deployment=refused")
-    assert "vllm.entrypoints" not in vllm_cluster.kubectl("-n", namespace, "logs", pod["metadata"]["name"], "--all-containers")
+    (pod,) = operator.list(namespace, "pods", selector="hisparse.dev/deployment=refused")
+    assert "vllm.entrypoints" not in operator.kubectl("-n", namespace, "logs", pod["metadata"]["name"], "--all-containers")
 
 
 def _status(engine: Engine, path: str) -> str:
@@ -160,8 +163,7 @@ def _status(engine: Engine, path: str) -> str:
     return engine.cluster.kubectl("-n", engine.namespace, "exec", pod, "--", "python3", "-S", "-c", read)
 
 
-def _object(name: str, *, mode: str, version: str = vllm_pod.VERSION) -> dict[str, Any]:
-    images = build_images(names=[vllm_pod.IMAGE])
+def _object(name: str, *, image: str, mode: str, version: str = vllm_pod.VERSION) -> dict[str, Any]:
     model: dict[str, Any] = {"name": NAME, "source": vllm_pod.MODEL_PATH}
     vllm: dict[str, Any] = {
         "version": version,
@@ -180,7 +182,7 @@ def _object(name: str, *, mode: str, version: str = vllm_pod.VERSION) -> dict[st
             "model": model,
             "engine": {
                 "type": "VLLM",
-                "image": images[vllm_pod.IMAGE].reference,
+                "image": image,
                 "maxModelLen": 4096,
                 "maxNumSeqs": 8,
                 "cpu": "100m",
