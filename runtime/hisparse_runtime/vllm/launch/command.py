@@ -27,8 +27,8 @@ class EngineCommand:
 def engine_command(words: Sequence[str]) -> EngineCommand:
     """For words as `serve_command` renders them: `PROGRAM serve MODEL [OPTION VALUE]...`. Raises CommandError.
 
-    `vllm` is run as a module of this interpreter: the script of that name asks for the distribution `vllm`, which builds
-    for a CPU do not have.
+    `vllm` is run as a module of this interpreter: the script of that name is absent where packages are mounted, and starts the
+    wrong interpreter where they were moved. As for a script, nothing is looked for in the working directory (-P).
     """
     if len(words) < 3 or words[1] != "serve" or words[2].startswith("-"):
         raise CommandError(
@@ -39,7 +39,7 @@ def engine_command(words: Sequence[str]) -> EngineCommand:
     port = _value(words, "--port") or str(_DEFAULT_PORT)
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise CommandError("--port is not a number of 1 to 65535; next step: correct it, or leave it out for 8000")
-    program = (sys.executable, "-m", "vllm.entrypoints.cli.main") if words[0] == "vllm" else (words[0],)
+    program = (sys.executable, "-P", "-m", "vllm.entrypoints.cli.main") if words[0] == "vllm" else (words[0],)
     return EngineCommand(
         arguments=(*program, *words[1:]),
         model=words[2],

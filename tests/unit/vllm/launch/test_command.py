@@ -34,7 +34,7 @@ def test_a_rendered_command_is_run_by_this_interpreter_with_every_word() -> None
     arguments = replace(GLM, served_model_name="glm", host="0.0.0.0", port=9000)
     rendered = serve_command(arguments)
     command = engine_command(rendered.words)
-    assert command.arguments == (sys.executable, "-m", "vllm.entrypoints.cli.main", *rendered.words[1:])
+    assert command.arguments == (sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", *rendered.words[1:])
     assert (command.model, command.served_name, command.host, command.port) == ("zai-org/GLM-5.3", "glm", "127.0.0.1", 9000)
 
 
