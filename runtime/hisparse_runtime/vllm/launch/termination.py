@@ -15,6 +15,9 @@ TERMINATION_LOG = Path("/dev/termination-log")
 # The kubelet cuts what is longer.
 _MAX_BYTES = 4096
 
+# Drained, or stopped before it served.
+_AS_ASKED = (0, -signal.SIGTERM)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastState:
@@ -28,15 +31,16 @@ class LastState:
 
 def ending_message(ending: Ending, *, last: LastState, words: list[str]) -> str:
     """Empty for an end that was asked for and went as planned. `words`: of the engine, free of secrets."""
-    if ending.is_asked:
-        if ending.killed_after_seconds is None:
-            return ""
+    if ending.killed_after_seconds is not None and ending.is_asked:
         return (
             f"EngineNotStopped: killed {ending.killed_after_seconds:.0f} s after it was asked to stop: requests were cut off, or"
             " pinned memory was not given back in time; next step: raise the drain's seconds"
         )
+    if ending.is_asked and ending.exit_code in _AS_ASKED:
+        return ""
+    when = "after it was asked to stop" if ending.is_asked else "by itself"
     first = (
-        f"EngineEnded: by itself, {_how(ending.exit_code)}, after {last.engine_seconds:.0f} s, in stage {ending.stage},"
+        f"EngineEnded: {when}, {_how(ending.exit_code)}, after {last.engine_seconds:.0f} s, in stage {ending.stage},"
         f" {last.pinned_bytes} of {last.planned_pinned_bytes} bytes of its pools in place"
     )
     lines = [first]

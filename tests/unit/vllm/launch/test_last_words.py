@@ -84,7 +84,14 @@ def test_processes_that_the_kernel_killed_for_memory_are_named() -> None:
 
 
 def test_an_end_that_was_asked_for_needs_no_words() -> None:
-    assert ending_message(ending(is_asked=True, exit_code=0), last=LAST, words=["ValueError: old"]) == ""
+    for exit_code in (0, -signal.SIGTERM):
+        assert ending_message(ending(is_asked=True, exit_code=exit_code), last=LAST, words=["ValueError: old"]) == ""
+
+
+def test_a_failure_while_it_drains_is_told() -> None:
+    first, *rest = ending_message(ending(is_asked=True), last=LAST, words=["ValueError: x"]).splitlines()
+    assert first.startswith("EngineEnded: after it was asked to stop, exit code 1, ")
+    assert rest == ["ValueError: x"]
 
 
 def test_a_long_message_keeps_its_first_line_and_its_end(tmp_path: Path) -> None:
