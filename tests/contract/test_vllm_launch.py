@@ -22,7 +22,7 @@ import pytest
 from hisparse_operator.telemetry.report import ResidencyReport
 from hisparse_runtime import __version__
 from hisparse_runtime.vllm.pod_plan import Mode, PodPlan, pod_plan_to_json
-from tests.contract.tiny_llama import make_tiny_llama
+from tests.tiny_llama import write_tiny_llama
 from tools.upstream import upstream
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(900)]
@@ -138,7 +138,7 @@ def test_the_end_is_clean_and_the_log_has_no_secret(life: Life) -> None:
 def _launched(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """The launcher, its address and the engine's."""
     vllm = upstream("0.32")
-    make_tiny_llama(folder / "model")
+    write_tiny_llama(folder / "model")
     (folder / "plan.json").write_text(json.dumps(pod_plan_to_json(PLAN)), encoding="utf-8")
     # Both ask for their distributions: the build for a CPU has another name, and ours is not installed beside vLLM.
     for name, version in {"vllm": "0.32.0+cpu", "hisparse-operator": __version__}.items():
