@@ -5,6 +5,7 @@ name. `crash`: its last words, with `exit_code` (-N: by a signal). `grandchild`:
 Their pids are left in `folder`. A request to /work runs until there is a file `request-may-end`.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ HOW: dict[str, Any] = json.loads(os.environ.get("STAND_IN", "{}"))
 FOLDER = Path(HOW["folder"])
 SERVED_NAME = HOW.get("serves", sys.argv[sys.argv.index("--served-model-name") + 1])
 PORT = int(sys.argv[sys.argv.index("--port") + 1])
+PR_SET_PDEATHSIG = 1
 is_stopping = threading.Event()
 
 
@@ -78,6 +80,8 @@ def leave(name: str, pid: int) -> None:
 
 
 def main() -> None:
+    # Where a test ends without stopping its launcher.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if HOW.get("ignores_sigterm"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     (FOLDER / "started").touch()
