@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from hisparse_runtime.policy import HiSparseMemory, OrdinaryMemory, PageState, PolicySettings
+from hisparse_runtime.policy import HiSparseMemory, OrdinaryMemory, PageState, PolicySettings, Semantics
 from hisparse_runtime.policy.frames import Numbers
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.scheduling import Request as OurRequest
-from hisparse_runtime.scheduling import ScheduledRequest, Scheduler, SchedulerSettings, Semantics, StepPlan, StepResult
+from hisparse_runtime.scheduling import ScheduledRequest, Scheduler, SchedulerSettings, StepPlan, StepResult
 from tests.contract.trace_driver import Output, Scheduled
 from tests.contract.traces import Admission, Limits, OffloadJob, Pages, RequestState, Step, Transfer, pages_text
 from tests.contract.workloads import PAGE_TOKENS, Request, Settings
@@ -20,7 +20,7 @@ class OurScheduler:
     def __init__(self, settings: Settings, limits: Limits, *, semantics: Semantics) -> None:
         self.limits = limits
         self._settings = settings
-        policy = _policy_settings(settings, limits)
+        policy = _policy_settings(settings, limits, semantics)
         self.memory = HiSparseMemory(policy) if settings.mode == "hisparse" else OrdinaryMemory(policy)
         self.scheduler = Scheduler(
             SchedulerSettings(
@@ -34,7 +34,6 @@ class OurScheduler:
                 by_priority=settings.policy == "priority",
                 defers_frees=settings.steps_in_flight > 1 and settings.mode != "preempt",
                 drops_stale_output=limits.drops_stale_output,
-                semantics=semantics,
             ),
             self.memory,
         )
@@ -196,7 +195,7 @@ class OurScheduler:
         )
 
 
-def _policy_settings(settings: Settings, limits: Limits) -> PolicySettings:
+def _policy_settings(settings: Settings, limits: Limits, semantics: Semantics) -> PolicySettings:
     policy = PolicySettings(
         num_groups=max(limits.num_groups, 1),
         page_tokens=PAGE_TOKENS,
@@ -208,6 +207,7 @@ def _policy_settings(settings: Settings, limits: Limits) -> PolicySettings:
         drops_last_hit_page=limits.drops_last_hit_page,
         caches_prefixes=settings.prefix_caching,
         num_offload_blocks=settings.offload_pages or 0,
+        semantics=semantics,
     )
     if settings.mode == "hisparse":
         assert (policy.watermark_blocks, policy.max_transfers_per_step) == (

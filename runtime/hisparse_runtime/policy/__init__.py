@@ -24,6 +24,7 @@ Copies to the host are made ahead, while there is room, so under pressure nobody
     free_queue   who is handed out next                                residency    the hybrid rule, once per step and request
     hisparse     all of it, for a scheduler (memory.MemoryPolicy)      ordinary     the same without HiSparse
     offload      blocks by content, behind the device                  telemetry    what can be read at any moment
+    tier_slots   where the tier keeps them, and who makes room
 
 Lists that grow with the context are arrays, and an operation touches the pages that change state, in one go for all groups.
 `check_integrity` recounts everything from the tables.
@@ -37,7 +38,7 @@ from hisparse_runtime.policy.memory import Admission, MemoryPolicy, Refusal
 from hisparse_runtime.policy.offload import OffloadJob, OffloadTier
 from hisparse_runtime.policy.ordinary import OrdinaryMemory
 from hisparse_runtime.policy.prefix import PageNames
-from hisparse_runtime.policy.settings import TAIL_PAGES, PolicySettings
+from hisparse_runtime.policy.settings import TAIL_PAGES, PolicySettings, Semantics
 from hisparse_runtime.policy.step_changes import PageTransfer, StepChanges, TableChange
 from hisparse_runtime.policy.telemetry import PageState, ResidencyClass, ResidencyCounts
 
@@ -61,6 +62,7 @@ __all__ = [
     "Refusal",
     "ResidencyClass",
     "ResidencyCounts",
+    "Semantics",
     "StepChanges",
     "TableChange",
     "check_integrity",

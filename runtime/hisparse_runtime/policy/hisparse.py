@@ -36,6 +36,8 @@ _NONE = np.empty(0, dtype=np.int32)
 class HiSparseMemory:
     """A MemoryPolicy. Semantics follow vLLM 0.33 (vllm/v1/hisparse/coordinator.py and the HiSparse managers in v1/core)."""
 
+    reads_free_blocks = True
+
     def __init__(self, settings: PolicySettings) -> None:
         self.settings = settings
         self.pools = Pools(settings)
@@ -44,13 +46,14 @@ class HiSparseMemory:
             OffloadTier(
                 num_slots=settings.num_offload_blocks,
                 page_tokens=settings.page_tokens,
+                is_newest=settings.is_newest,
             )
             if settings.num_offload_blocks
             else None
         )
         self.leftovers: list[Leftover] = []  # closed but not given back, for checks
         self._batch: list[tuple[PageTable, int]] = []
-        self._loaded: list[Blocks] = []
+        self._allocated: list[Blocks] = []  # of requests that got memory since the step before, for the tier
 
     @property
     def totals(self) -> ResidencyCounts:
@@ -90,7 +93,7 @@ class HiSparseMemory:
         assert self.tier is not None
         table = self.pools.tables[request_id]
         self.tier.load(request_id, table.indexer)
-        self._loaded.append(table.indexer.copy())
+        self._note_allocated(table, is_load=True)
 
     def admit(self, admission: Admission) -> Refusal | None:
         found, imported = admission.hit, admission.imported_tokens
@@ -106,6 +109,8 @@ class HiSparseMemory:
             assert self.tier is not None
             num_pages = imported // self.settings.page_tokens
             self.tier.reserve(admission.request_id, first_page=len(hit.indexer), num_pages=num_pages)
+        else:
+            self._note_allocated(table)
         return None
 
     def resume(self, request_id: str, *, num_tokens: int, full_tokens: int) -> Refusal | None:
@@ -115,6 +120,7 @@ class HiSparseMemory:
         if refusal is not None:
             return self._defer(refusal)
         extend(self.pools, table, num_tokens=num_tokens)
+        self._note_allocated(table)
         return None
 
     def grow(self, request_id: str, *, num_tokens: int) -> Refusal | None:
@@ -192,11 +198,20 @@ class HiSparseMemory:
     ) -> tuple[list[OffloadJob], list[int]]:
         if self.tier is None:
             return [], []
-        loaded, self._loaded = self._loaded, []
+        allocated, self._allocated = self._allocated, []
         return self.tier.plan_jobs(
             ((table.request_id, table.indexer, num_tokens) for table, num_tokens in batch),
-            allocated=[*loaded, *(change.indexer for change in changes.values())],
+            allocated=[*allocated, *(change.indexer for change in changes.values())],
         )
+
+    def _note_allocated(self, table: PageTable, *, is_load: bool = False) -> None:
+        """Blocks that a store of the tier must not read any more. vLLM 0.33 takes those of all pools for the device's."""
+        if self.tier is None or not (is_load or self.settings.is_newest):
+            return
+        self._allocated.append(table.indexer.copy())
+        if self.settings.is_newest:
+            hot = _NONE if table.hot is None else table.hot.ravel()
+            self._allocated += (table.host.copy(), self.pools.frames.blocks[table.frames].ravel(), hot)
 
     def _change(self, table: PageTable) -> TableChange:
         start, end = table.num_synced, table.num_pages

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from hisparse_runtime.policy.allocation import Leftover, PrefixHit
 from hisparse_runtime.policy.prefix import PageNames
+from hisparse_runtime.policy.settings import PolicySettings
 from hisparse_runtime.policy.step_changes import StepChanges
 
 
@@ -86,6 +87,13 @@ class MemoryPolicy(Protocol):
 
     def admitted_need(self, request_id: str, *, num_tokens: int) -> int:
         """Device blocks that a request which holds memory still needs, by the rules of admission."""
+
+    @property
+    def settings(self) -> PolicySettings: ...
+
+    @property
+    def reads_free_blocks(self) -> bool:
+        """Whether requests read blocks that they do not hold any more, until somebody else gets them."""
 
     @property
     def will_free_blocks(self) -> bool:

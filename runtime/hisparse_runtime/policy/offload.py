@@ -6,18 +6,21 @@ not stored: a next turn has them in its prompt.
                                                                          | used longest ago: makes room for others
 
 A store reads blocks that its request may have given back already. If a step hands one out again, the job has to end before that
-step (`flushed`). Semantics follow the OffloadingConnector of vLLM 0.32 with its CPU pool, one block per chunk, evicting by LRU.
-That of 0.33 also loads small hits within a step, offers what is stored again after a preemption, and ranks by requests at work.
+step (`flushed`). Semantics follow the OffloadingConnector of vLLM 0.33 without loads within a step, which it does not do unless
+told to (distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py).
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hisparse_runtime.policy.free_queue import Blocks
 from hisparse_runtime.policy.prefix import PageNames
+from hisparse_runtime.policy.tier_slots import Slots, Usage
+
+_NONE = np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,29 +35,21 @@ class OffloadJob:
     is_load: bool
 
 
-@dataclass(slots=True)
-class _Slot:
-    number: int
-    num_readers: int = 0
-    is_written: bool = False
-
-    @property
-    def is_idle(self) -> bool:
-        return self.is_written and self.num_readers == 0
-
-
 @dataclass(slots=True, eq=False)
 class _Client:
-    """What the tier remembers of a request. `seen_pages` are those that it stored, found stored, or loaded."""
+    """What the tier remembers of a request. `reserved` pages are about to be loaded."""
 
     request_id: str
-    names: PageNames
+    usage: Usage
     num_prompt_tokens: int
     num_stored_pages: int = 0
     is_finished: bool = False
     jobs: set[int] = field(default_factory=set)
     reserved: range = range(0)
-    seen_pages: set[int] = field(default_factory=set)
+
+    @property
+    def names(self) -> PageNames:
+        return self.usage.names
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +60,12 @@ class _Ended:
 
 
 class OffloadTier:
-    def __init__(self, *, num_slots: int, page_tokens: int) -> None:
+    def __init__(self, *, num_slots: int, page_tokens: int, is_newest: bool) -> None:
+        """`is_newest`: see Semantics."""
         self.num_slots = num_slots
         self._page_tokens = page_tokens
-        self._slots: OrderedDict[bytes, _Slot] = OrderedDict()  # the one used longest ago first
-        self._free_slots = list(range(num_slots - 1, -1, -1))
-        self._num_idle = 0
+        self._is_newest = is_newest
+        self._slots = Slots(count=num_slots, ranks_by_request=is_newest)
         self._clients: dict[str, _Client] = {}
         self._pending: dict[int, tuple[_Client, OffloadJob]] = {}
         self._loading: set[bytes] = set()
@@ -101,7 +96,11 @@ class OffloadTier:
     ) -> int | None:
         """Pages behind `first_page` that a load would bring, of a request of `num_tokens` tokens. None: ask again, since they are
         on their way in or out."""
-        client = self._clients.setdefault(request_id, _Client(request_id, names, num_prompt_tokens))
+        client = self._clients.get(request_id)
+        if client is None:
+            client = self._clients[request_id] = _Client(request_id, Usage(names), num_prompt_tokens)
+        if self._is_newest:
+            client.num_stored_pages = 0  # one that begins again offers all of its pages again
         if client.jobs:
             return None
         last_page = num_tokens // self._page_tokens
@@ -111,7 +110,7 @@ class OffloadTier:
             return 0
         found, is_pending = 0, False
         for page in range(first_page, min(last_page, names.num_full)):
-            slot = self._slots.get(names[page])
+            slot = self._slots.find(names[page])
             if slot is None:
                 break
             is_pending |= not slot.is_written
@@ -127,19 +126,17 @@ class OffloadTier:
         client = self._clients[request_id]
         client.reserved = range(first_page, first_page + num_pages)
         for page in client.reserved:
-            name = client.names[page]
-            slot = self._slots[name]
-            self._num_idle -= slot.is_idle
-            slot.num_readers += 1
-            self._loading.add(name)
+            self._slots.begin_read(client.names[page])
 
     def load(self, request_id: str, device_blocks: Blocks) -> None:
         """Starts to load what is reserved. The request is not to be run before the job is acknowledged."""
         client = self._clients[request_id]
         pages, client.reserved = client.reserved, range(0)
-        client.seen_pages.update(pages)
         client.num_stored_pages = pages.stop
-        numbers = [self._slots[client.names[page]].number for page in pages]
+        names = [client.names[page] for page in pages]
+        self._loading.update(names)
+        self._slots.note_use(client.usage, pages)
+        numbers = [self._slots.number_of(name) for name in names]
         self._start(client, pages, device_blocks[pages.start : pages.stop], numbers, is_load=True)
 
     def note_preempted(self, request_id: str) -> None:
@@ -154,7 +151,7 @@ class OffloadTier:
             return
         client.is_finished = True
         for page in client.reserved:
-            self._end_load(client.names[page])
+            self._slots.end_read(client.names[page])
         client.reserved = range(0)
         self._ended.append(_Ended(client, blocks, num_tokens))
         for job_id in client.jobs:
@@ -169,8 +166,9 @@ class OffloadTier:
         their tokens are computed after the step; `allocated`: blocks that it may write to."""
         flushed = {job_id for client in self._preempted for job_id in client.jobs}
         self._preempted = []
-        taken = {block for blocks in allocated for block in blocks.tolist()} if self._fences or self._ended else set()
-        flushed |= {job_id for block in taken & self._fences.keys() for job_id in self._fences[block]}
+        taken = np.concatenate((_NONE, *allocated))
+        fenced = np.fromiter(self._fences, dtype=np.int32)
+        flushed |= {job_id for block in fenced[_is_in(fenced, taken)].tolist() for job_id in self._fences[block]}
         for request_id, blocks, num_tokens in batch:
             client = self._clients.get(request_id)
             if client is not None:
@@ -180,10 +178,10 @@ class OffloadTier:
             job = self._store(each.client, each.blocks, each.num_tokens)
             if job is not None:
                 self._fence(job)
-                if taken & set(job.device_blocks.tolist()):
+                if _is_in(job.device_blocks, taken).any():
                     flushed.add(job.job_id)
         for each in ended:
-            self._touch(each.client)
+            self._slots.end_use(each.client.usage)
             if not each.client.jobs:
                 del self._clients[each.client.request_id]
         jobs, self._new_jobs = self._new_jobs, []
@@ -196,12 +194,11 @@ class OffloadTier:
             client, job = self._pending.pop(job_id)
             for page in job.pages:
                 name = client.names[page]
-                slot = self._slots[name]
                 if job.is_load:
-                    self._end_load(name)
+                    self._slots.end_read(name)
+                    self._loading.discard(name)
                 else:
-                    slot.is_written = True
-                    self._num_idle += slot.is_idle
+                    self._slots.end_write(name)
             if job.is_load:
                 loaded.append(client.request_id)
             elif client.is_finished:
@@ -217,36 +214,15 @@ class OffloadTier:
         if pages <= start:
             return None
         offered = range(start, pages)
-        slots = [self._slots.get(names[page]) for page in offered]
+        slots = [self._slots.find(names[page]) for page in offered]
         missing = [page for page, slot in zip(offered, slots, strict=True) if slot is None]
-        client.seen_pages.update(missing)
-        client.seen_pages.update(page for page, slot in zip(offered, slots, strict=True) if slot is not None and slot.is_written)
-        if missing:
-            if not self._make_room(len(missing), keep={names[page] for page in offered}):
-                return None
-            numbers = [self._free_slots.pop() for _ in missing]
-            for page, number in zip(missing, numbers, strict=True):
-                self._slots[names[page]] = _Slot(number)
+        self._slots.note_use(client.usage, missing)
+        self._slots.note_use(client.usage, [page for page, slot in zip(offered, slots, strict=True) if slot and slot.is_written])
+        numbers = self._slots.take(client.usage, missing, keep={names[page] for page in offered})
+        if numbers is None:
+            return None
         client.num_stored_pages = pages
         return self._start(client, missing, blocks[missing], numbers, is_load=False) if missing else None
-
-    def _make_room(self, count: int, *, keep: set[bytes]) -> bool:
-        too_many = count - len(self._free_slots)
-        if too_many <= 0:
-            return True
-        if too_many > self._num_idle:
-            return False
-        evicted = []
-        for name, slot in self._slots.items():
-            if slot.is_idle and name not in keep:
-                evicted.append(name)
-                if len(evicted) == too_many:
-                    break
-        if len(evicted) < too_many:
-            return False
-        self._num_idle -= too_many
-        self._free_slots.extend(self._slots.pop(name).number for name in evicted)
-        return True
 
     def _start(
         self, client: _Client, pages: Sequence[int], device_blocks: Blocks, numbers: list[int], *, is_load: bool
@@ -259,19 +235,6 @@ class OffloadTier:
         self._new_jobs.append(job)
         return job
 
-    def _end_load(self, name: bytes) -> None:
-        slot = self._slots[name]
-        slot.num_readers -= 1
-        self._num_idle += slot.is_idle
-        self._loading.discard(name)
-
-    def _touch(self, client: _Client) -> None:
-        """From the tail, so that the head of a prefix, which others may share, makes room last."""
-        for page in sorted(client.seen_pages, reverse=True):
-            name = client.names[page]
-            if name in self._slots:
-                self._slots.move_to_end(name)
-
     def _fence(self, job: OffloadJob) -> None:
         for block in job.device_blocks.tolist():
             self._fences.setdefault(block, set()).add(job.job_id)
@@ -281,3 +244,7 @@ class OffloadTier:
             self._fences[block].discard(job.job_id)
             if not self._fences[block]:
                 del self._fences[block]
+
+
+def _is_in(some: Blocks, others: Blocks) -> NDArray[np.bool_]:
+    return np.isin(some, others, kind="table")

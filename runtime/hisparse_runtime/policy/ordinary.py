@@ -47,6 +47,7 @@ class OrdinaryMemory:
 
     managers_per_request = 1
     will_free_blocks = False
+    reads_free_blocks = False
 
     def __init__(self, settings: PolicySettings) -> None:
         self.settings = settings
@@ -55,6 +56,7 @@ class OrdinaryMemory:
             OffloadTier(
                 num_slots=settings.num_offload_blocks,
                 page_tokens=settings.page_tokens,
+                is_newest=settings.is_newest,
             )
             if settings.num_offload_blocks
             else None
@@ -63,7 +65,7 @@ class OrdinaryMemory:
         self.leftovers: list[Leftover] = []  # closed but not given back, for checks
         self.totals = ResidencyCounts()
         self._batch: list[tuple[str, int]] = []
-        self._loaded: list[Blocks] = []
+        self._allocated: list[Blocks] = []  # of requests that got memory since the step before, for the tier
 
     @property
     def has_transfers(self) -> bool:
@@ -96,7 +98,7 @@ class OrdinaryMemory:
         assert self.tier is not None
         table = self.tables[request_id]
         self.tier.load(request_id, table.blocks)
-        self._loaded.append(table.blocks[: table.num_pages].copy())
+        self._note_allocated(table, is_load=True)
 
     def admit(self, admission: Admission) -> Refusal | None:
         hit = admission.hit
@@ -118,6 +120,8 @@ class OrdinaryMemory:
             assert self.tier is not None
             num_pages = admission.imported_tokens // self.settings.page_tokens
             self.tier.reserve(admission.request_id, first_page=len(hit.indexer), num_pages=num_pages)
+        else:
+            self._note_allocated(table)
         self._count(table.num_pages, requests=1)
         return None
 
@@ -125,7 +129,10 @@ class OrdinaryMemory:
         if self.settings.pages(full_tokens) - self.tables[request_id].num_pages > self.device.num_free:
             self.totals.deferred_by_device += 1
             return Refusal.DEVICE
-        return self.grow(request_id, num_tokens=num_tokens)
+        refusal = self.grow(request_id, num_tokens=num_tokens)
+        if refusal is None:
+            self._note_allocated(self.tables[request_id])
+        return refusal
 
     def grow(self, request_id: str, *, num_tokens: int) -> Refusal | None:
         table = self.tables[request_id]
@@ -190,12 +197,16 @@ class OrdinaryMemory:
     def _plan_jobs(self, batch: list[tuple[str, int]], changes: dict[str, TableChange]) -> tuple[list[OffloadJob], list[int]]:
         if self.tier is None:
             return [], []
-        loaded, self._loaded = self._loaded, []
+        allocated, self._allocated = self._allocated, []
         tables = [(request_id, self.tables[request_id], num_tokens) for request_id, num_tokens in batch]
         return self.tier.plan_jobs(
             ((request_id, table.blocks[: table.num_pages], num_tokens) for request_id, table, num_tokens in tables),
-            allocated=[*loaded, *(change.indexer for change in changes.values())],
+            allocated=[*allocated, *(change.indexer for change in changes.values())],
         )
+
+    def _note_allocated(self, table: BlockTable, *, is_load: bool = False) -> None:
+        if self.tier is not None and (is_load or self.settings.is_newest):
+            self._allocated.append(table.blocks[: table.num_pages].copy())
 
     def finish_import(self, request_id: str) -> None:
         """The pages are where they are read."""

@@ -1,9 +1,25 @@
 """The numbers that the policy works with. Where they come from (model, memory, flags) is not its concern."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 # A step in flight may still write them, so the last pages of a request never leave the device.
 TAIL_PAGES = 2
+
+
+class Semantics(StrEnum):
+    """Whose decisions to reproduce. With 0.33 came that
+
+    - pages which accepted drafts complete can be found at once, with no step in flight too;
+    - by priority, requests behind one that preempts itself are scheduled in the same step;
+    - an import or load into blocks that a step in flight may still read starts when that step is done;
+    - in the offload tier, pages rank by when their request first used it, from the tail;
+    - a request that is admitted again after a preemption offers all of its pages to the tier again;
+    - a store ends before a step that admits a request with any of its blocks, those of a prefix hit and of all groups included.
+    """
+
+    V0_32 = "0.32"
+    V0_33 = "0.33"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +43,15 @@ class PolicySettings:
     drops_last_hit_page: bool = False
     caches_prefixes: bool = True
     num_offload_blocks: int = 0
+    semantics: Semantics = Semantics.V0_33
 
     def pages(self, tokens: int) -> int:
         """Pages that hold `tokens` tokens."""
         return -(-tokens // self.page_tokens)
+
+    @property
+    def is_newest(self) -> bool:
+        return self.semantics is Semantics.V0_33
 
     @property
     def hot_blocks(self) -> int:

@@ -7,7 +7,7 @@ from hisparse_runtime.scheduling.executor import Executor, Stepper
 from hisparse_runtime.scheduling.plan import Admitted, ScheduledRequest, StepPlan, StepResult, TokenOutput
 from hisparse_runtime.scheduling.request import FinishReason, Request, RequestStatus
 from hisparse_runtime.scheduling.scheduler import Scheduler
-from hisparse_runtime.scheduling.settings import SchedulerSettings, Semantics
+from hisparse_runtime.scheduling.settings import SchedulerSettings
 from hisparse_runtime.scheduling.telemetry import SchedulerCounts
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Scheduler",
     "SchedulerCounts",
     "SchedulerSettings",
-    "Semantics",
     "StepPlan",
     "StepResult",
     "Stepper",

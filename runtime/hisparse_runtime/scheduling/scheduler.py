@@ -17,7 +17,7 @@ from hisparse_runtime.scheduling.outputs import apply_tokens
 from hisparse_runtime.scheduling.plan import Admitted, StepPlan, StepResult, TokenOutput
 from hisparse_runtime.scheduling.queues import ArrivalQueue, PriorityQueue, WaitingQueue
 from hisparse_runtime.scheduling.request import FinishReason, Request, RequestStatus
-from hisparse_runtime.scheduling.settings import SchedulerSettings, Semantics
+from hisparse_runtime.scheduling.settings import SchedulerSettings
 from hisparse_runtime.scheduling.step import Step
 from hisparse_runtime.scheduling.telemetry import SchedulerCounts
 
@@ -36,7 +36,7 @@ class Scheduler:
         self.waiting = self._make_queue()
         self._imports = Imports(memory)
         self._prefilling: dict[Request, None] = {}  # hold memory, and not all of their prompt is scheduled
-        self._is_newest = settings.semantics is Semantics.V0_33
+        self._is_newest = memory.settings.is_newest
         self._ended: list[str] = []
         self._num_arrivals = 0
         self._num_scheduled_steps = 0
@@ -269,7 +269,8 @@ class Scheduler:
         request.num_computed = num_tokens
         self._prefilling[request] = None
         after_step = None
-        if self._is_newest and self.settings.defers_frees and self._num_scheduled_steps > self._num_processed_steps:
+        defers = self._is_newest and self.settings.defers_frees and self.memory.reads_free_blocks
+        if defers and self._num_scheduled_steps > self._num_processed_steps:
             after_step = request.last_step = self._num_scheduled_steps
         self._imports.start(request.request_id, is_load=is_load, after_step=after_step)
 

@@ -1,19 +1,6 @@
 """Limits of a step."""
 
 from dataclasses import dataclass
-from enum import StrEnum
-
-
-class Semantics(StrEnum):
-    """Whose decisions to reproduce. With 0.33 came that
-
-    - pages which accepted drafts complete can be found at once, with no step in flight too;
-    - by priority, requests behind one that preempts itself are scheduled in the same step;
-    - an import or load into blocks that a step in flight may still read starts when that step is done.
-    """
-
-    V0_32 = "0.32"
-    V0_33 = "0.33"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,4 +23,3 @@ class SchedulerSettings:
     by_priority: bool = False
     defers_frees: bool = False
     drops_stale_output: bool = False
-    semantics: Semantics = Semantics.V0_33

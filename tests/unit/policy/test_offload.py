@@ -40,7 +40,7 @@ class Client:
 
 @pytest.fixture
 def tier() -> OffloadTier:
-    return OffloadTier(num_slots=4, page_tokens=PAGE)
+    return OffloadTier(num_slots=4, page_tokens=PAGE, is_newest=True)
 
 
 def test_page_can_be_loaded_once_its_store_is_acknowledged(tier: OffloadTier) -> None:
@@ -101,6 +101,46 @@ def test_what_was_used_longest_ago_makes_room_from_the_tail(tier: OffloadTier) -
     tier.acknowledge(new.store(7))
     assert Client(tier, "again", list(range(8))).find() == 1
     assert Client(tier, "again too", list(range(50, 58))).find() == 2
+
+
+@pytest.mark.parametrize(("is_newest", "pages_left"), [(True, 3), (False, 0)])
+def test_long_prompt_at_work_makes_room_from_its_tail(*, is_newest: bool, pages_left: int) -> None:
+    tier = OffloadTier(num_slots=4, page_tokens=PAGE, is_newest=is_newest)
+    long, new = Client(tier, "long", list(range(16))), Client(tier, "new", [7] * 4)
+    long.find()
+    tier.acknowledge(long.store(1, 2, 3, 4))
+    new.find()
+    tier.acknowledge(new.store(5))
+    assert Client(tier, "again", list(range(16))).find() == pages_left
+
+
+def test_pages_of_a_late_load_make_no_room(tier: OffloadTier) -> None:
+    first, late = Client(tier, "a", list(range(16))), Client(tier, "late", list(range(16)))
+    first.find()
+    tier.acknowledge(first.store(1, 2, 3, 4))
+    assert late.find() == 4
+    tier.reserve("late", first_page=0, num_pages=4)
+    new = Client(tier, "new", [7] * 4)
+    new.find()
+    assert new.store(5) == []
+    tier.load("late", blocks(6, 7, 8, 9))
+    (loaded,), _ = tier.plan_jobs([], allocated=[])
+    assert list(loaded.pages) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("is_newest", "stored"), [(True, [3]), (False, [])])
+def test_request_that_begins_again_stores_what_was_lost_meanwhile(*, is_newest: bool, stored: list[int]) -> None:
+    tier = OffloadTier(num_slots=4, page_tokens=PAGE, is_newest=is_newest)
+    first, new = Client(tier, "a", list(range(16))), Client(tier, "new", [7] * 4)
+    first.find()
+    tier.acknowledge(first.store(1, 2, 3, 4))
+    tier.note_preempted("a")
+    new.find()
+    tier.acknowledge(new.store(5))
+    new.finish(5)
+    first.find()
+    jobs, _ = tier.plan_jobs([("a", blocks(1, 2, 3, 4), 16)], allocated=[])
+    assert [page for job in jobs for page in job.pages] == stored
 
 
 def test_nothing_is_stored_where_nothing_can_make_room_and_tried_again_later(tier: OffloadTier) -> None:

@@ -12,12 +12,15 @@ from hisparse_runtime.scheduling import Request, RequestStatus, Scheduler, Sched
 
 PAGE = 4
 STREAMS = 3
+MAX_MODEL_LEN = 100
 
 
 class SchedulerMachine(RuleBasedStateMachine):
     """A scheduler under a user and a worker who do what they like. Prompts share prefixes; pools are too small for all.
 
-    The device pool holds two chunks: in a smaller one, a request with drafts may preempt itself for ever (in vLLM, too).
+    The device pool holds two chunks: in a smaller one, a request with drafts may preempt itself for ever (in vLLM, too). With an
+    offload tier it holds a whole request, since vLLM admits one with a load by all of its other pages, not by the window
+    (v1/core/single_type_kv_cache_manager.py, HiSparseResidentManager.get_num_blocks_to_allocate).
     """
 
     steps_in_flight = 1
@@ -33,14 +36,15 @@ class SchedulerMachine(RuleBasedStateMachine):
         by_priority=st.booleans(),
     )
     def build(self, groups: int, window: int, slack: int, host: int, offload: int, *, by_priority: bool) -> None:
+        resident = MAX_MODEL_LEN // PAGE if offload else 2 * window
         policy = PolicySettings(
             num_groups=groups,
             page_tokens=PAGE,
-            num_device_blocks=30 + groups * (2 * window + 6) + slack,
+            num_device_blocks=30 + groups * (resident + 6) + slack,
             num_host_blocks=host,
             hot_blocks_per_group=2,
             window_pages=window,
-            max_model_len=100,
+            max_model_len=MAX_MODEL_LEN,
             drops_last_hit_page=self.num_speculative_tokens > 0,
             num_offload_blocks=offload,
         )
@@ -49,7 +53,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             SchedulerSettings(
                 max_num_batched_tokens=window * PAGE,
                 max_num_seqs=4,
-                max_model_len=100,
+                max_model_len=MAX_MODEL_LEN,
                 page_tokens=PAGE,
                 steps_in_flight=self.steps_in_flight,
                 num_speculative_tokens=self.num_speculative_tokens,
@@ -137,7 +141,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Everything comes to an end, and nothing stays held."""
         if not hasattr(self, "memory"):
             return
-        for _ in range(600):
+        for _ in range(100 + 40 * self.num_requests):  # each may have to run alone, token by token
             if not (self.plans or self.scheduler.has_work or self.transfers or self.jobs):
                 break
             if len(self.plans) < self.steps_in_flight:

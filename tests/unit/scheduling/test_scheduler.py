@@ -1,7 +1,7 @@
 import pytest
 
-from hisparse_runtime.policy import OrdinaryMemory, PolicySettings, Refusal, check_integrity
-from hisparse_runtime.scheduling import FinishReason, Request, RequestStatus, Semantics, StepPlan
+from hisparse_runtime.policy import OrdinaryMemory, PolicySettings, Refusal, Semantics, check_integrity
+from hisparse_runtime.scheduling import FinishReason, Request, RequestStatus, StepPlan
 from tests.unit.scheduling.small_scheduler import PAGE, POLICY, SmallScheduler, scheduled
 
 
@@ -109,7 +109,7 @@ def test_most_urgent_request_is_admitted_first_and_the_least_urgent_gives_way() 
 
 @pytest.mark.parametrize(("semantics", "goes_on"), [(Semantics.V0_33, True), (Semantics.V0_32, False)])
 def test_requests_behind_one_that_preempts_itself(semantics: Semantics, *, goes_on: bool) -> None:
-    small = SmallScheduler(by_priority=True, policy={"num_host_blocks": 13}, semantics=semantics)
+    small = SmallScheduler(by_priority=True, policy={"num_host_blocks": 13, "semantics": semantics})
     small.add("least", range(23), max_tokens=30, priority=9)
     small.step()
     small.add("most", range(100, 122), max_tokens=30, priority=0)
@@ -205,7 +205,7 @@ def test_import_that_is_aborted_keeps_its_memory_until_it_has_arrived() -> None:
 
 def test_import_waits_for_the_steps_in_flight_that_may_read_its_blocks() -> None:
     for semantics, started in ((Semantics.V0_33, []), (Semantics.V0_32, ["b"])):
-        small = SmallScheduler(steps_in_flight=2, defers_frees=True, semantics=semantics)
+        small = SmallScheduler(steps_in_flight=2, defers_frees=True, policy={"semantics": semantics})
         small.add("a", range(10))
         small.schedule()
         small.add("b", range(100, 110), is_import=True)
@@ -233,6 +233,29 @@ def test_prefix_that_the_device_has_lost_is_loaded_from_the_offload_tier() -> No
     small.update()
     assert small.step() == {"again": 1}
     check_integrity(memory)
+
+
+def test_load_waits_for_the_steps_in_flight_only_where_released_blocks_are_read() -> None:
+    memory = OrdinaryMemory(PolicySettings(**POLICY | {"num_device_blocks": 20, "num_offload_blocks": 40}))
+    small = SmallScheduler(memory=memory, steps_in_flight=2, defers_frees=True)
+    small.add("a", range(20), max_tokens=1)
+    small.add("stranger", range(100, 164), max_tokens=1)
+    for _ in range(6):
+        small.step()
+    small.add("other", range(300, 304), max_tokens=9)
+    small.schedule()
+    small.add("again", [*range(20), 9], max_tokens=2)
+    assert [job.request_id for job in small.schedule().changes.jobs if job.is_load] == ["again"]
+
+
+@pytest.mark.parametrize(("semantics", "flushed"), [(Semantics.V0_33, 1), (Semantics.V0_32, 0)])
+def test_store_ends_before_its_block_holds_another_requests_latents(semantics: Semantics, *, flushed: int) -> None:
+    small = SmallScheduler(policy={"num_device_blocks": 12, "num_offload_blocks": 40, "semantics": semantics})
+    small.add("a", range(4), max_tokens=1)
+    small.step(acknowledges=False)
+    # All blocks are needed but those of the copy under way, also the one that the store reads: it is free, and last in the queue.
+    small.add("b", range(100, 112), max_tokens=1)
+    assert len(small.schedule().changes.flushed_jobs) == flushed
 
 
 def test_abort_of_a_request_that_is_gone_says_so() -> None:
