@@ -86,7 +86,7 @@ class Ended:
 BOXES = {
     "fits": Box(),
     "small-limit": Box(limit_bytes=72 * MIB),
-    "default-shm": Box(plan=replace(PLAN, host_pool_bytes=80 * MIB, memory_bytes=MIB), shm_bytes=None, limit_bytes=256 * MIB),
+    "default-shm": Box(plan=replace(PLAN, host_pool_bytes=80 * MIB, shm_bytes=96 * MIB), shm_bytes=None, limit_bytes=256 * MIB),
     "low-memlock": Box(devices=("nvidia0", "infiniband/uverbs0"), words=NIXL),
     "may-lock": Box(
         devices=("nvidia0", "infiniband/uverbs0"),
@@ -112,7 +112,7 @@ def ended(cluster: Cluster) -> Iterator[dict[str, Ended]]:
     cluster.apply(namespace, {"apiVersion": "v1", "kind": "List", "items": items})
     wait_until(
         lambda: all(pod["status"].get("phase") in {"Succeeded", "Failed"} for pod in cluster.list(namespace, "pods")),
-        seconds=60,
+        seconds=90,
         what=lambda: cluster.kubectl("-n", namespace, "describe", "pods"),
     )
     yield {pod["metadata"]["name"]: _ended(cluster, pod) for pod in cluster.list(namespace, "pods")}

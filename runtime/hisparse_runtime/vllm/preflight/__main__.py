@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,7 +35,9 @@ def main(
     text = json.dumps(report.to_json(), indent=2) if output is _Output.JSON else "\n".join(report.lines())
     sys.stdout.write(f"{text}\n")
     if not report.passed and _TERMINATION_LOG.exists():
-        _TERMINATION_LOG.write_text(report.termination_message(), encoding="utf-8")
+        # all is said above as well
+        with suppress(OSError):
+            _TERMINATION_LOG.write_text(report.termination_message(), encoding="utf-8")
     raise typer.Exit(report.exit_code)
 
 
@@ -44,6 +47,8 @@ def _report(plan: Path, config: Path, *, model: str, words: list[str]) -> Report
         return run_preflight(planned, model=model, planned_config=_planned_config(config), words=words)
     except OSError as error:
         message = f"{error.filename} cannot be read: {error.strerror}; the operator mounts it at {FOLDER}"
+    except UnicodeDecodeError as error:
+        message = f"{plan} is no text ({error.reason}): let the operator write it anew"
     except PodPlanError as error:
         message = str(error)
     return Report(findings=(refused(Reason.INVALID_PLAN, message),), facts={})

@@ -1,5 +1,6 @@
 """All checks, in the order in which a person would put things right."""
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,6 +75,8 @@ def _guarded(name: str, call: Callable[[], _T], findings: list[Finding]) -> _T |
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - a mistake in preflight must not keep an engine from starting
-        message = f"{name}: {type(error).__name__}: {error}: not checked, and no reason to refuse; please report it"
-        findings.append(warning(Reason.CHECK_FAILED, message))
+        # not its text, which may have a value of the command line in it
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+        findings.append(warning(Reason.CHECK_FAILED, f"{name}: {what}: not checked, and no reason to refuse; please report it"))
         return None
