@@ -16,13 +16,22 @@ from tests.contract.upstream_side.telemetry_scrape import NUM_WORKERS, SNAPSHOTS
 
 PROCESS_SECONDS = 240.0
 VERSIONS = ("0.32", "0.33")
-# These have warnings of their own for whoever plans with them.
-OLD_VERSIONS = tuple(pytest.param(version, marks=pytest.mark.nightly) for version in ("0.30", "0.31"))
+# 0.30 ends by itself at prefix hits under load ("Cannot get N free blocks from the pool"), which long runs are full of.
+SHORT_ONLY_VERSION, OLD_VERSION = "0.30", "0.31"
 FAULTS_VERSION = "0.33"
 KEY = "hisparse_telemetry"
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(PROCESS_SECONDS + 60)]
-each_version = pytest.mark.parametrize("version", [*VERSIONS, *OLD_VERSIONS])
+_old = [pytest.param(version, marks=pytest.mark.nightly) for version in (OLD_VERSION, SHORT_ONLY_VERSION)]
+each_version = pytest.mark.parametrize("version", [*VERSIONS, *_old])
+each_long_run = pytest.mark.parametrize(
+    ("version", "run"),
+    [
+        pytest.param(*one.values, run, marks=one.marks)
+        for one in (*map(pytest.param, VERSIONS), _old[0])
+        for run in ("alone", "siblings")
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,22 +60,23 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 def _runs(version: str) -> list[Run]:
     short = short_workload()
     runs = [
-        Run(id="alone", workload=long_workload(with_siblings=False)),
-        Run(id="siblings", workload=long_workload(with_siblings=True)),
         Run(id="short", workload=short),
         Run(id="idle", workload=short, measured="idle"),
         Run(id="as served", workload=short, measured="as served"),
         Run(id="off", workload=short, switch="off"),
     ]
-    if version in VERSIONS:  # before, vLLM's scheduler and its OffloadingConnector disagree about what was stored
-        runs.append(Run(id="offload", workload=short_workload(offload_pages=100)))
+    if version != SHORT_ONLY_VERSION:
+        runs += [
+            Run(id="alone", workload=long_workload(with_siblings=False)),
+            Run(id="siblings", workload=long_workload(with_siblings=True)),
+            Run(id="offload", workload=short_workload(offload_pages=100)),
+        ]
     if version == FAULTS_VERSION:
         runs += [Run(id=fault, workload=short, fault=fault) for fault in FAULTS]
     return runs
 
 
-@each_version
-@pytest.mark.parametrize("run", ["alone", "siblings"])
+@each_long_run
 def test_each_page_of_metrics_is_what_a_recount_gives(
     run: str, version: str, answered: Callable[[str], dict[str, Answer]]
 ) -> None:
@@ -85,8 +95,7 @@ def test_each_page_of_metrics_is_what_a_recount_gives(
     assert any(recount["requests"]["full"] and recount["requests"]["mixed"] for recount in seen)
 
 
-@each_version
-@pytest.mark.parametrize("run", ["alone", "siblings"])
+@each_long_run
 def test_events_add_up_to_what_happened(run: str, version: str, answered: Callable[[str], dict[str, Answer]]) -> None:
     answer = answered(version)[run]
     last = answer.steps[-1]
@@ -97,8 +106,7 @@ def test_events_add_up_to_what_happened(run: str, version: str, answered: Callab
     assert _value(last["page"], "hisparse_telemetry_errors_total") == 0
 
 
-@each_version
-@pytest.mark.parametrize("run", ["alone", "siblings"])
+@each_long_run
 def test_rows_of_hot_regions_count_once_for_all_ranks(
     run: str, version: str, answered: Callable[[str], dict[str, Answer]]
 ) -> None:
@@ -118,16 +126,25 @@ def test_an_engine_at_rest_is_told_as_it_is(run: str, version: str, answered: Ca
     assert at_rest[-1] is answer.steps[-1]
     for step in at_rest:
         _expect_recount(step, answer.sizes, run)
-    if run == "idle":  # the clock stands, so nothing between the first and the last request was measured
-        early = [_report(step["page"])["pages"] for step in answer.steps if step["recount"]["held"]]
+    if run == "idle":  # the clock stands, so after the first measurement there is none until the first rest
+        early = [_report(step["page"])["pages"] for step in answer.steps[: answer.steps.index(at_rest[0])]]
+        assert len(early) > 10
         assert all(pages == early[0] for pages in early)
+
+
+@each_version
+def test_a_short_run_is_told_right_in_every_version(version: str, answered: Callable[[str], dict[str, Answer]]) -> None:
+    answer = answered(version)["short"]
+    for step in answer.steps:
+        _expect_recount(step, answer.sizes, "short")
+    assert answer.totals["written_back_pages"] > 0
 
 
 @each_version
 def test_telemetry_does_not_change_what_is_decided(version: str, answered: Callable[[str], dict[str, Answer]]) -> None:
     results = answered(version)
     assert len({results[run].decisions for run in ("short", "idle", "as served", "off")}) == 1
-    assert sum(results["short"].totals.values()) > 50
+    assert version == SHORT_ONLY_VERSION or results["short"].totals["lost_pages"] > 0
 
 
 @each_version
@@ -141,7 +158,7 @@ def test_switched_off_it_is_upstream_s_connector(version: str, answered: Callabl
         _report(page)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [*VERSIONS, _old[0]])
 def test_beside_an_offload_tier_both_connectors_are_told(version: str, answered: Callable[[str], dict[str, Answer]]) -> None:
     answer = answered(version)["offload"]
     for step in answer.steps:

@@ -1,8 +1,9 @@
 """A vLLM's /metrics page as the JSON of /hisparse/residency: what the embedded engine answers, and the operator reads. Pure.
 
 With `telemetry.connector` the numbers are its own. Without HiSparse every running request is fully resident by definition, there
-is no host pool, and the device pool follows from vLLM's own gauges. HiSparse without the connector, or with it switched off, can
-not be told from the page: that is an error, not a guess.
+is no host pool, and the device pool follows from vLLM's own gauges. Where requests are under HiSparse without the connector, or
+with it switched off, is not on the page: that is an error, not a guess. Of an offload tier vLLM tells what transfers hold; what
+is stored there and can be dropped counts as free, as in the other pools.
 """
 
 import math
