@@ -49,15 +49,15 @@ def main() -> int:
 
 
 class Session:
-    """One scheduler under load."""
+    """One scheduler under load. `hisparse_module`: as of `build_engine`."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, *, hisparse_module: str | None = None, log_stats: bool = False) -> None:
         from tests.contract.upstream_side.scheduling_engine import build_engine  # noqa: PLC0415  after vLLM's platform
         from tests.contract.upstream_side.scheduling_worker import Worker  # noqa: PLC0415  as above
 
         self._case = case
-        self._engine = build_engine(case.settings)
-        self._scheduler = self._engine.scheduler
+        self._engine = build_engine(case.settings, hisparse_module=hisparse_module, log_stats=log_stats)
+        self.scheduler = self._scheduler = self._engine.scheduler
         self._worker = Worker(self._scheduler)
         self._num_prefills = 0
         names = [f"imported-{number}" for number in range(case.num_imported)]

@@ -32,7 +32,7 @@ class Frontend:
         self._is_child = children != [self._scheduler.connector]
         self._hisparse = next(child for child in children if type(child).__name__ == "HiSparseConnector")
         if clock_stands:
-            self._hisparse.reporter._clock = lambda: 0.0
+            self._hisparse.reporter.clock = lambda: 0.0
         if not hasattr(self._hisparse, "reporter"):
             _forget_earlier_runs()
         loggers = import_module("vllm.v1.metrics.loggers")

@@ -27,7 +27,7 @@ class Reporter:
 
     def __init__(self, guard: Guard, *, running: object, clock: Callable[[], float] = time.perf_counter) -> None:
         """`running` is the status of requests that run."""
-        self._guard, self._running, self._clock = guard, running, clock
+        self._guard, self._running, self.clock = guard, running, clock
         self._coordinator: Any = None
         self._requests: Mapping[str, Any] = {}
         self._sizes: Sizes | None = None
@@ -79,13 +79,13 @@ class Reporter:
     def _due_record(self) -> Record | None:
         if self._sizes is None:
             return None
-        start = self._clock()
+        start = self.clock()
         is_idle = not self._coordinator.request_states
         if start < self._due_seconds and not is_idle:
             return None
         self._due_seconds = start + PERIOD_SECONDS
         levels = self._levels(self._sizes)
-        self._due_seconds = start + max(PERIOD_SECONDS, PAUSE_PER_COST * (self._clock() - start))
+        self._due_seconds = start + max(PERIOD_SECONDS, PAUSE_PER_COST * (self.clock() - start))
         if is_idle and levels == self._sent and not self._events:  # steps that only wait for a worker's acknowledgement
             return None
         events, self._events, self._sent = self._events, Counter(), levels
