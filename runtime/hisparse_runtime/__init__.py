@@ -3,7 +3,3 @@
 Packages depend downwards only: geometry < capacity < policy < scheduling < engine; kernels is used by engine alone.
 Nothing here imports hisparse_operator, except the command line, which sits on top of both.
 """
-
-from importlib.metadata import version
-
-__version__ = version("hisparse-operator")

@@ -20,7 +20,6 @@ import httpx
 import pytest
 
 from hisparse_operator.telemetry.report import ResidencyReport
-from hisparse_runtime import __version__
 from hisparse_runtime.vllm.pod_plan import Mode, PodPlan, pod_plan_to_json
 from tests.tiny_llama import write_tiny_llama
 from tools.upstream import upstream
@@ -140,11 +139,10 @@ def _launched(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str, str]
     vllm = upstream("0.32")
     write_tiny_llama(folder / "model")
     (folder / "plan.json").write_text(json.dumps(pod_plan_to_json(PLAN)), encoding="utf-8")
-    # Both ask for their distributions: the build for a CPU has another name, and ours is not installed beside vLLM.
-    for name, version in {"vllm": "0.32.0+cpu", "hisparse-operator": __version__}.items():
-        metadata = folder / "installed" / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
-        metadata.parent.mkdir(parents=True)
-        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    # vLLM asks for its distribution, which in the build for a CPU has another name.
+    metadata = folder / "installed" / "vllm-0.32.0+cpu.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n", encoding="utf-8")
     status_port, engine_port = _free_port(), _free_port()
     options = f"--served-model-name tiny --host 127.0.0.1 --port {engine_port} --load-format dummy --dtype bfloat16"
     sizes = f"--max-model-len 2048 --max-num-seqs 8 --enforce-eager --shutdown-timeout {DRAIN_SECONDS}"

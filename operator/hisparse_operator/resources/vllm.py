@@ -63,7 +63,8 @@ def _command(owner: HiSparseDeployment, *, plan: Plan) -> ServeCommand:
             served_model_name=model.name,
             host="0.0.0.0",  # noqa: S104 - a pod serves its pod address
             port=HTTP_PORT,
-            drain_seconds=pod.drain_seconds,
+            # vLLM has one limit for both, and kills an engine core that still unpins: the drain itself is not limited
+            shutdown_seconds=pod.drain_seconds + pod.unpin_seconds,
             worker_shutdown_seconds=pod.unpin_seconds,
             extra=tuple(vllm.extra_args),
         )

@@ -18,6 +18,8 @@ ENDPOINT_GRACE_SECONDS = 15
 """Time for endpoints to leave the routers before an engine hears that it is to stop."""
 _DRAIN_SECONDS = 120
 _EXIT_SECONDS = 30
+# For what an engine that was killed then leaves behind as its reason.
+_LAST_WORDS_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,8 @@ def start_stop(
     pin_seconds = math.ceil((pinned_bytes * host_pool_pins + offload_bytes) * pods_per_node / _PIN_BYTES_PER_SECOND)
     unpin_seconds = math.ceil((pinned_bytes + offload_bytes) * pods_per_node / _UNPIN_BYTES_PER_SECOND)
     startup_seconds = _BASE_START_SECONDS + weights_seconds + pin_seconds
-    termination_seconds = ENDPOINT_GRACE_SECONDS + _DRAIN_SECONDS + unpin_seconds + _EXIT_SECONDS
+    exit_seconds = _EXIT_SECONDS + _LAST_WORDS_SECONDS
+    termination_seconds = ENDPOINT_GRACE_SECONDS + _DRAIN_SECONDS + unpin_seconds + exit_seconds
     unknown = " of unknown size" if weights_bytes is None else ""
     neighbours = f", {pods_per_node} pods on the node" if pods_per_node > 1 else ""
     pins = f" ({host_pool_pins} x host pool{neighbours})" if pinned_bytes else ""
@@ -56,7 +59,7 @@ def start_stop(
     )
     stop = (
         f"termination: {ENDPOINT_GRACE_SECONDS} s routers + {_DRAIN_SECONDS} s running requests + {unpin_seconds} s"
-        f" unpinning + {_EXIT_SECONDS} s exit = {termination_seconds} s"
+        f" unpinning + {exit_seconds} s exit = {termination_seconds} s"
     )
     return StartStop(
         startup_seconds=startup_seconds,

@@ -1,15 +1,16 @@
 """What the engine tells about itself: one consistent snapshot, taken between two steps."""
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
-from hisparse_runtime import __version__
 from hisparse_runtime.engine.executor import ExecutorCounters
 from hisparse_runtime.geometry import ModelGeometry
 from hisparse_runtime.policy import BlockPool, HiSparseMemory, PageState, ResidencyClass
 from hisparse_runtime.scheduling import Scheduler
 
 SCHEMA = "hisparse.dev/residency/v1"
+VERSION = version("hisparse-operator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Report:
         """The body of /hisparse/residency."""
         return {
             "schema": SCHEMA,
-            "engine": {"type": "Embedded", "version": __version__, "model": model, "uptime_seconds": round(uptime_seconds, 3)},
+            "engine": {"type": "Embedded", "version": VERSION, "model": model, "uptime_seconds": round(uptime_seconds, 3)},
             "requests": {
                 "running": self.running,
                 "waiting": self.waiting,

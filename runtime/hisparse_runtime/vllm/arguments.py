@@ -34,8 +34,9 @@ class ServeArguments:
 
     `host_pool_gib` None is an engine without HiSparse; `cpu_bytes_to_use` None or 0 one without an offload tier.
     `reports_residency`: with our HiSparseConnector, which the engine's environment then must have.
-    `kv_cache_memory_bytes`: of each GPU; None leaves it to profiling and `gpu_memory_utilization`. `drain_seconds`: for requests
-    that run when the engine is asked to stop; `worker_shutdown_seconds`: for workers to unpin host memory after that.
+    `kv_cache_memory_bytes`: of each GPU; None leaves it to profiling and `gpu_memory_utilization`. `shutdown_seconds`: from
+    the request to stop until vLLM kills its engine core, running requests and unpinning included; `worker_shutdown_seconds`: for
+    workers to unpin host memory.
     `nixl_host`: address of this engine for its peers. `extra`: more options, of which the plan decides none.
     """
 
@@ -52,7 +53,7 @@ class ServeArguments:
     served_model_name: str | None = None
     host: str | None = None
     port: int | None = None
-    drain_seconds: int | None = None
+    shutdown_seconds: int | None = None
     worker_shutdown_seconds: int | None = None
     nixl_host: str | None = None
     extra: tuple[str, ...] = ()
@@ -147,7 +148,7 @@ def _options(arguments: ServeArguments) -> Iterator[str]:
         yield from _json_option(
             "--speculative-config", {"method": "mtp", "num_speculative_tokens": settings.num_speculative_tokens}
         )
-    yield from _option("--shutdown-timeout", arguments.drain_seconds)
+    yield from _option("--shutdown-timeout", arguments.shutdown_seconds)
 
 
 def _attention(arguments: ServeArguments) -> Json | None:

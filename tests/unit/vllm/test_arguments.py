@@ -99,7 +99,7 @@ def test_each_role_has_its_connectors_and_hisparse_leads(role: str, expected: li
 
 @pytest.mark.parametrize("role", ROLES)
 def test_at08_no_quantity_reaches_vllm_where_it_wants_a_number(role: str) -> None:
-    command = serve_command(replace(ROLES[role], drain_seconds=120, worker_shutdown_seconds=600, gpu_memory_utilization=0.9))
+    command = serve_command(replace(ROLES[role], shutdown_seconds=120, worker_shutdown_seconds=600, gpu_memory_utilization=0.9))
     values = [*command.words, *command.environment.values()]
     assert not [value for value in values if value.endswith(("Gi", "GiB", "Mi", "G"))]
     for name in ("--gpu-memory-utilization", "--max-model-len", "--shutdown-timeout", "--max-num-seqs"):

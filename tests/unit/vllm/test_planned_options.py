@@ -32,7 +32,7 @@ EVERYTHING = ServeArguments(
     served_model_name="n",
     host="::",
     port=8000,
-    drain_seconds=1,
+    shutdown_seconds=1,
 )
 
 

@@ -9,9 +9,9 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from hisparse_runtime import __version__
 from hisparse_runtime.engine.loop import EngineLoop, EngineState
 from hisparse_runtime.engine.model_config import ModelConfig
+from hisparse_runtime.engine.report import VERSION
 from hisparse_runtime.engine.server.completions import ClientGoneError, Completion, Running, event_stream, whole_answer
 from hisparse_runtime.engine.server.errors import ApiError
 from hisparse_runtime.engine.server.metrics import make_registry
@@ -25,7 +25,7 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's number; nobody reads it
 
 
 def create_app(*, engine: EngineLoop, config: ModelConfig, model_name: str) -> FastAPI:
-    app = FastAPI(title="hisparse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="hisparse", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None)
     max_model_len = engine.settings.max_model_len
     max_body_bytes = _BODY_BYTES + max_model_len * _BODY_BYTES_PER_TOKEN
 

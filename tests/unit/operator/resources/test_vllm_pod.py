@@ -129,9 +129,11 @@ def test_at17_grace_covers_the_routers_running_requests_and_unpinning() -> None:
     owner = engine()
     path = container(owner)["lifecycle"]["preStop"]["httpGet"]["path"]
     leave_seconds = int(path.rpartition("=")[2])
-    drain_seconds = int(option(owner, "--shutdown-timeout") or "")
-    assert (leave_seconds, drain_seconds) == (15, 120)
-    assert pod(owner)["terminationGracePeriodSeconds"] >= leave_seconds + drain_seconds + told(owner).unpin_seconds
+    shutdown_seconds = int(option(owner, "--shutdown-timeout") or "")
+    assert (leave_seconds, told(owner).drain_seconds) == (15, 120)
+    assert shutdown_seconds == 120 + told(owner).unpin_seconds
+    # and launch tells what it had to kill
+    assert pod(owner)["terminationGracePeriodSeconds"] >= leave_seconds + shutdown_seconds + 10
     assert environment(owner)["VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS"] == str(told(owner).unpin_seconds)
 
 
