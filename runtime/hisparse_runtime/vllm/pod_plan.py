@@ -1,7 +1,9 @@
 """What one engine pod was planned with: the operator writes it, and what runs in the pod holds reality against it."""
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -79,14 +81,36 @@ def pod_plan_to_json(plan: PodPlan) -> dict[str, Any]:
     return content
 
 
-def read_pod_plan(text: str, *, source: str) -> PodPlan:
-    """`source` is named in the PodPlanError."""
+def read_pod_plan(file: Path) -> PodPlan:
+    """Raises PodPlanError."""
     try:
-        return _ADAPTER.validate_json(text)
+        return _ADAPTER.validate_json(_read(file))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
         raise PodPlanError(
-            f"{source}: {place}: {first['msg']}: the engine image and the operator are of different versions, or the file was"
+            f"{file}: {place}: {first['msg']}: the engine image and the operator are of different versions, or the file was"
             " edited; next step: bring both to one version"
         ) from error
+
+
+def read_planned_config(file: Path) -> dict[str, Any] | None:
+    """The config.json that the plan was made from; None where there is none, or no object. Raises PodPlanError."""
+    if not file.exists():
+        return None
+    try:
+        content = json.loads(_read(file))
+    except ValueError as error:
+        raise PodPlanError(f"{file}: no JSON: {error}; next step: let the operator write it anew") from error
+    return content if isinstance(content, dict) else None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PodPlanError(
+            f"{file} cannot be read: {error.strerror}; next step: mount the plan's ConfigMap there, as the operator does"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise PodPlanError(f"{file} is no text ({error.reason}); next step: let the operator write it anew") from error

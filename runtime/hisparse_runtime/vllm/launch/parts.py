@@ -1,6 +1,5 @@
 """The parts of a launch that know vLLM itself: preflight, and what its metrics say about residency."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from hisparse_runtime.vllm.launch.command import EngineCommand
 from hisparse_runtime.vllm.launch.engine_client import NoAnswerError
 from hisparse_runtime.vllm.launch.run import Parts
 from hisparse_runtime.vllm.launch.status_answers import Residency
-from hisparse_runtime.vllm.pod_plan import CONFIG_FILE, PodPlan, PodPlanError
+from hisparse_runtime.vllm.pod_plan import CONFIG_FILE, PodPlan, read_planned_config
 from hisparse_runtime.vllm.preflight import Report, run_preflight
 from hisparse_runtime.vllm.telemetry.residency import MetricsError, residency_of_metrics
 
@@ -19,7 +18,7 @@ def vllm_parts(plan_file: Path) -> Parts:
 
     def preflight(plan: PodPlan, command: EngineCommand, words: Sequence[str]) -> Report:
         return run_preflight(
-            plan, model=command.model, planned_config=_planned_config(plan_file.with_name(CONFIG_FILE)), words=words
+            plan, model=command.model, planned_config=read_planned_config(plan_file.with_name(CONFIG_FILE)), words=words
         )
 
     return Parts(preflight=preflight, residency=_residency)
@@ -33,13 +32,3 @@ def _residency(plan: PodPlan, command: EngineCommand) -> Residency:
             raise NoAnswerError(str(error)) from error
 
     return report
-
-
-def _planned_config(file: Path) -> dict[str, Any] | None:
-    if not file.exists():
-        return None
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PodPlanError(f"{file}: cannot be read as JSON: {error}; next step: let the operator write it anew") from error
-    return content if isinstance(content, dict) else None

@@ -61,7 +61,7 @@ def launch(options: LaunchOptions, *, parts: Parts) -> int:
     SIGTERM must have a handler that ends the process: it is left in place until there is an engine.
     """
     try:
-        plan = _read_plan(options.plan_file)
+        plan = read_pod_plan(options.plan_file)
         command = engine_command(options.words)
         client = EngineClient(
             host=command.host,
@@ -96,16 +96,6 @@ def launch(options: LaunchOptions, *, parts: Parts) -> int:
     exit_code = ending.exit_code if ending.exit_code >= 0 else 128 - ending.exit_code
     _say(f"the engine ended with {exit_code}")
     return exit_code
-
-
-def _read_plan(file: Path) -> PodPlan:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PodPlanError(
-            f"{file} cannot be read: {error}; next step: mount the plan's ConfigMap there, or give --plan"
-        ) from error
-    return read_pod_plan(text, source=str(file))
 
 
 def _watch_start(state: LaunchState, client: EngineClient) -> None:

@@ -5,11 +5,11 @@ import sys
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hisparse_runtime.vllm.pod_plan import CONFIG_FILE, FOLDER, PLAN_FILE, PodPlanError, read_pod_plan
+from hisparse_runtime.vllm.pod_plan import CONFIG_FILE, FOLDER, PLAN_FILE, PodPlanError, read_planned_config, read_pod_plan
 from hisparse_runtime.vllm.preflight.findings import Reason, refused
 from hisparse_runtime.vllm.preflight.report import Report
 from hisparse_runtime.vllm.preflight.run import run_preflight
@@ -43,26 +43,9 @@ def main(
 
 def _report(plan: Path, config: Path, *, model: str, words: list[str]) -> Report:
     try:
-        planned = read_pod_plan(plan.read_text(encoding="utf-8"), source=str(plan))
-        return run_preflight(planned, model=model, planned_config=_planned_config(config), words=words)
-    except OSError as error:
-        message = f"{error.filename} cannot be read: {error.strerror}; the operator mounts it at {FOLDER}"
-    except UnicodeDecodeError as error:
-        message = f"{plan} is no text ({error.reason}): let the operator write it anew"
+        return run_preflight(read_pod_plan(plan), model=model, planned_config=read_planned_config(config), words=words)
     except PodPlanError as error:
-        message = str(error)
-    return Report(findings=(refused(Reason.INVALID_PLAN, message),), facts={})
-
-
-def _planned_config(path: Path) -> dict[str, Any] | None:
-    """None where there is none: the model is not compared then."""
-    if not path.exists():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise PodPlanError(f"{path}: no JSON: {error}; next step: let the operator write it anew") from error
-    return content if isinstance(content, dict) else None
+        return Report(findings=(refused(Reason.INVALID_PLAN, str(error)),), facts={})
 
 
 if __name__ == "__main__":

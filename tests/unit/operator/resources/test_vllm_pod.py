@@ -1,6 +1,8 @@
 """A pod of vLLM: what its golden file alone would not explain."""
 
 import json
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
@@ -54,7 +56,10 @@ def environment(owner: HiSparseDeployment) -> dict[str, Any]:
 
 
 def told(owner: HiSparseDeployment) -> PodPlan:
-    return read_pod_plan(children(owner)[0]["data"]["plan.json"], source="plan.json")
+    with NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(children(owner)[0]["data"]["plan.json"])
+        file.flush()
+        return read_pod_plan(Path(file.name))
 
 
 def test_the_pod_is_told_what_it_was_given() -> None:
