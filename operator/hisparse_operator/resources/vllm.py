@@ -37,8 +37,8 @@ def vllm_container(owner: HiSparseDeployment, *, plan: Plan) -> dict[str, Any]:
         "startupProbe": _probe("/startup", period_seconds=_PROBE_SECONDS, failures=-(-plan.startup_seconds // _PROBE_SECONDS)),
         "readinessProbe": _probe("/ready", period_seconds=2, failures=1),
         "livenessProbe": _probe("/live", period_seconds=10, failures=6),
-        # answers once the routers have had their time
-        "lifecycle": {"preStop": {"httpGet": {"path": f"/drain?seconds={ENDPOINT_GRACE_SECONDS}", "port": STATUS_PORT_NAME}}},
+        # returns once the routers have had their time
+        "lifecycle": {"preStop": {"exec": {"command": ["python3", "-m", f"{_LAUNCH}.drain", str(ENDPOINT_GRACE_SECONDS)]}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         # The root file system stays writable: NVIDIA's container hook refreshes the linker's cache in it.
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

@@ -12,6 +12,7 @@ from hisparse_runtime.vllm.launch.measure import measure
 from hisparse_runtime.vllm.launch.stages import Stage
 from hisparse_runtime.vllm.launch.state import LaunchState
 
+DRAIN_PATH = "/drain"
 DRAIN_SECONDS = 5.0
 """How long /drain takes when it is not told: for endpoints to leave the routers."""
 _MAX_DRAIN_SECONDS = 600.0
@@ -32,6 +33,12 @@ class Answer:
     body: dict[str, Any] | str
 
 
+# Who may stop an engine from being ready takes it out of service: that is for the container's own preStop command.
+_DRAIN_REFUSED = Answer(
+    status=403, body=f"{DRAIN_PATH} is for the container itself: python3 -m hisparse_runtime.vllm.launch.drain"
+)
+
+
 class StatusAnswers:
     """For GET /startup, /ready, /live, /drain, /hisparse/progress and /hisparse/residency, from any thread."""
 
@@ -40,29 +47,30 @@ class StatusAnswers:
         self._client = client
         self._residency = residency
         self._drains = threading.BoundedSemaphore(_MAX_DRAINS)
-        self._routes: dict[str, Callable[[_Query], Answer]] = {
+        self._routes: dict[str, Callable[[], Answer]] = {
             "/startup": self._startup,
             "/ready": self._ready,
             "/live": self._live,
-            "/drain": self._drain,
-            "/hisparse/progress": lambda _: Answer(status=200, body=self._progress()),
+            "/hisparse/progress": lambda: Answer(status=200, body=self._progress()),
             "/hisparse/residency": self._report,
         }
 
-    def answer(self, target: str) -> Answer:
-        """For a path with its query; /drain takes its time."""
+    def answer(self, target: str, *, is_local: bool) -> Answer:
+        """For a path with its query; /drain takes its time, and is answered inside of the container only."""
         url = urlsplit(target)
+        if url.path == DRAIN_PATH:
+            return self._drain(parse_qs(url.query)) if is_local else _DRAIN_REFUSED
         if url.path not in self._routes:
-            return Answer(status=404, body=f"not found; there is {' '.join(self._routes)}")
-        return self._routes[url.path](parse_qs(url.query))
+            return Answer(status=404, body=f"not found; there is {' '.join((DRAIN_PATH, *self._routes))}")
+        return self._routes[url.path]()
 
-    def _startup(self, _: _Query) -> Answer:
+    def _startup(self) -> Answer:
         return Answer(status=200 if self._state.is_answering else 503, body=self._progress())
 
-    def _live(self, _: _Query) -> Answer:
+    def _live(self) -> Answer:
         return Answer(status=503 if self._state.has_ended else 200, body={"stage": str(self._state.stage)})
 
-    def _ready(self, _: _Query) -> Answer:
+    def _ready(self) -> Answer:
         stage = self._state.stage
         if stage is not Stage.SERVING:
             return Answer(status=503, body={"stage": str(stage)})
@@ -89,7 +97,7 @@ class StatusAnswers:
             self._drains.release()
         return Answer(status=200, body={"stage": str(self._state.stage), "waited_seconds": seconds})
 
-    def _report(self, _: _Query) -> Answer:
+    def _report(self) -> Answer:
         if not self._state.is_answering:
             return Answer(status=503, body=f"the engine does not serve yet: {self._state.stage}")
         try:

@@ -3,9 +3,9 @@
 import json
 import socket
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from ipaddress import IPv6Address, ip_address
+from typing import Any, Protocol
 
 from hisparse_runtime.vllm.launch.status_answers import Answer
 
@@ -15,20 +15,33 @@ _CLIENT_SECONDS = 5
 _MAX_REQUESTS = 64
 
 
+class Answering(Protocol):
+    """From the path with its query, and whether it is asked from inside of the container."""
+
+    def __call__(self, target: str, *, is_local: bool) -> Answer: ...
+
+
 class StatusServerError(RuntimeError):
     """Nobody could ask for the engine; the text has the port and the next step."""
 
 
-def serve_status(answer: Callable[[str], Answer], *, port: int) -> None:
+def serve_status(answer: Answering, *, port: int) -> None:
     """Until the process ends, in threads of its own. Raises StatusServerError."""
     server = _Server(_listen(port), answer)
     threading.Thread(target=server.serve_forever, name="status", daemon=True).start()
 
 
+def is_loopback(address: str) -> bool:
+    """Of either family, or of the one written as the other."""
+    parsed = ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return (mapped or parsed).is_loopback
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, listener: socket.socket, answer: Callable[[str], Answer]) -> None:
+    def __init__(self, listener: socket.socket, answer: Answering) -> None:
         # Not bound by the base class, which would ask the DNS for this machine's name.
         super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
         self.socket.close()
@@ -60,7 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            answer = self.server.answer(self.path)
+            # Others than processes of this container cannot have a loopback address.
+            answer = self.server.answer(self.path, is_local=is_loopback(self.client_address[0]))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it, and probes go on
             answer = Answer(status=500, body=f"{type(error).__name__}: {error}")
         is_text = isinstance(answer.body, str)

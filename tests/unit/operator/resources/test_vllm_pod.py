@@ -132,8 +132,7 @@ def test_without_an_offload_tier_hisparse_stands_alone() -> None:
 
 def test_at17_grace_covers_the_routers_running_requests_and_unpinning() -> None:
     owner = engine()
-    path = container(owner)["lifecycle"]["preStop"]["httpGet"]["path"]
-    leave_seconds = int(path.rpartition("=")[2])
+    leave_seconds = int(container(owner)["lifecycle"]["preStop"]["exec"]["command"][-1])
     shutdown_seconds = int(option(owner, "--shutdown-timeout") or "")
     assert (leave_seconds, told(owner).drain_seconds) == (15, 120)
     assert shutdown_seconds == 120 + told(owner).unpin_seconds

@@ -6,7 +6,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.vllm.launch.launched import API_KEY, PATIENCE_SECONDS, PLAN, is_listening, is_running, launched, wait_until
+import pytest
+
+from hisparse_runtime.vllm.launch.drain import drain
+from hisparse_runtime.vllm.launch.engine_client import EngineClient
+from hisparse_runtime.vllm.launch.state import LaunchState
+from hisparse_runtime.vllm.launch.status_answers import StatusAnswers
+from hisparse_runtime.vllm.launch.status_server import is_loopback
+from tests.unit.vllm.launch.launched import (
+    API_KEY,
+    PATIENCE_SECONDS,
+    PLAN,
+    free_port,
+    is_listening,
+    is_running,
+    launched,
+    wait_until,
+)
 
 # Far above what any test waits for: an engine that sleeps so long was ended.
 FOR_EVER_SECONDS = 600
@@ -99,10 +115,35 @@ def test_drain_pulls_readiness_and_returns_after_its_seconds(tmp_path: Path) -> 
         wait_until(lambda: pod.get("/ready").status_code == 503)
         assert pod.get("/live").status_code == 200
         start_seconds = time.monotonic()
-        assert pod.get("/drain?seconds=0.5").json() == {"stage": "draining", "waited_seconds": 0.5}
+        assert drain(0.5, port=pod.status_port) == 0
         assert time.monotonic() - start_seconds >= 0.5
         pod.stop()
         assert pod.end()[0] == 0
+
+
+def test_the_time_of_a_drain_passes_where_nobody_answers() -> None:
+    start_seconds = time.monotonic()
+    assert drain(0.5, port=free_port()) == 1
+    assert time.monotonic() - start_seconds >= 0.5
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+def test_an_address_of_the_container_itself(address: str) -> None:
+    assert is_loopback(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7", "::ffff:10.0.0.7", "fd00::7", "fe80::7%eth0", "0.0.0.0"])
+def test_an_address_of_somebody_else(address: str) -> None:
+    assert not is_loopback(address)
+
+
+def test_nobody_else_may_pull_readiness() -> None:
+    state = LaunchState(PLAN)
+    client = EngineClient(host="127.0.0.1", port=free_port(), served_name="tiny", api_key=None)
+    answers = StatusAnswers(state=state, client=client, residency=lambda *_: {})
+    assert answers.answer("/drain?seconds=60", is_local=False).status == 403
+    assert answers.answer("/hisparse/progress", is_local=False).status == 200
+    assert answers.answer("/drains", is_local=True).status == 404
 
 
 def test_a_stand_in_that_crashes_leaves_its_last_words_and_its_exit_code(tmp_path: Path) -> None:
