@@ -18,10 +18,10 @@ BOOTSTRAP = @$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is 
 	+ "; next step: make PYTHON=python3.12 $@") if sys.version_info < (3, 11) else None' && $(PYTHON) -m tools.bootstrap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test lint images crds lock clean
+.PHONY: help demo demo-down test test-nightly lint images crds lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## a Kubernetes, the operator and an engine under load: see residency change (CONTEXT=... for your own cluster)
 	$(BOOTSTRAP) demo $(if $(CONTEXT),--context $(CONTEXT))
@@ -36,6 +36,10 @@ test: ## lint, then every test that this machine can run
 	$(BOOTSTRAP) test
 	@$(VENV) -m tools.bootstrap.lint
 	@$(VENV) -m pytest -m "not nightly and not gpu" --durations=20 $(PYTEST)
+
+test-nightly: ## the tests that take long: more versions of vLLM, and a real one without a cluster
+	$(BOOTSTRAP) test
+	@$(VENV) -m pytest -m "nightly and not gpu" --durations=20 $(PYTEST)
 
 lint: ## ruff, mypy, import contracts, unused code and dependencies, the chart
 	$(BOOTSTRAP) lint

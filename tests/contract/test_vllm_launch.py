@@ -24,7 +24,8 @@ from hisparse_runtime.vllm.pod_plan import Mode, PodPlan, pod_plan_to_json
 from tests.tiny_llama import write_tiny_llama
 from tools.upstream import upstream
 
-pytestmark = [pytest.mark.contract, pytest.mark.timeout(900)]
+# The same life in a pod is a test of every run: tests/cluster/test_vllm_engine.py.
+pytestmark = [pytest.mark.contract, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 RUNTIME = Path(__file__).resolve().parents[2] / "runtime"
 START_SECONDS = 600.0
