@@ -8,7 +8,6 @@ the time on the wall.
 import argparse
 import json
 import os
-import platform
 import shlex
 import statistics
 import sys
@@ -16,6 +15,8 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from benchmarks.machine import machine
 
 _GOAL_SECONDS = 0.5
 _ROUNDS = 30
@@ -119,11 +120,7 @@ def _report(timings: dict[str, Timing], *, rounds: int, figure: float) -> dict[s
         "goal_seconds": _GOAL_SECONDS,
         "rounds": rounds,
         "forms": {name: asdict(timing) for name, timing in timings.items()},
-        "machine": {
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            "processors": os.cpu_count(),
-        },
+        "machine": machine(),
     }
 
 

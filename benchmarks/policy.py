@@ -9,12 +9,10 @@ import argparse
 import gc
 import json
 import os
-import platform
 import shlex
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.machine import machine
 from benchmarks.policy_cases import Case, cases
 from benchmarks.policy_ours import Session
 from tests.contract.workloads import PAGE_TOKENS
@@ -102,7 +101,7 @@ def main() -> int:
         "figure": figure,
         "goal": _GOAL,
         "rows": [asdict(row) for row in rows],
-        "machine": _machine(),
+        "machine": machine(vllm=_VERSION, numpy=np.__version__),
     }
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -224,18 +223,6 @@ def _line(row: Row) -> str:
 
 def _numbers(side: Side, width: int) -> str:
     return f"{side.without_ms:10.2f}{side.with_ms:8.2f}{side.residency_ms:11.3f}{side.slowest_ms:{width}.1f}"
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "vllm": _VERSION,
-        "system": platform.platform(),
-        "processors": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "time": time.strftime("%Y-%m-%d"),
-    }
 
 
 if __name__ == "__main__":

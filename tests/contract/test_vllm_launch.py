@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ import httpx
 import pytest
 
 from hisparse_operator.telemetry.report import ResidencyReport
-from hisparse_runtime.vllm.pod_plan import Mode, PodPlan, pod_plan_to_json
+from hisparse_runtime.vllm.pod_plan import pod_plan_to_json
 from tests.tiny_llama import write_tiny_llama
+from tests.unit.vllm.launch.launched import API_KEY
+from tests.unit.vllm.launch.launched import PLAN as STAND_IN_PLAN
 from tools.upstream import upstream
 
 # The same life in a pod is a test of every run: tests/cluster/test_vllm_engine.py.
@@ -32,20 +34,10 @@ START_SECONDS = 600.0
 DRAIN_SECONDS = 180
 NUM_TOKENS = 1900
 GIB = 1 << 30
-API_KEY = "canary-of-the-api-key"
-PLAN = PodPlan(
-    vllm_version="0.32",
-    mode=Mode.OFF,
+PLAN = replace(
+    STAND_IN_PLAN,
     gpus=0,
-    tensor_parallel_size=1,
-    data_parallel_size=1,
-    host_pool_bytes=0,
-    host_pool_copies=1,
-    shares_host_pool=False,
-    cpu_bytes_to_use=0,
     working_set_bytes=GIB,
-    weights_bytes=None,
-    shm_bytes=0,
     memory_bytes=4 * GIB,
     drain_seconds=DRAIN_SECONDS,
     unpin_seconds=5,
