@@ -129,6 +129,7 @@ def test_without_any_bound_the_smallest_embedded_pod_is_planned_and_said_so(tmp_
         ({"engine__deviceBufferSize": 1024}, "InvalidSpec", "engine.deviceBufferSize 1,024"),
         ({"hiSparse__hostPoolGiB": 1}, "InsufficientHostMemory", "raise hiSparse.hostPoolGiB to at least"),
         ({"engine__gpuKVCache": "1Gi"}, "InsufficientDeviceMemory", "raise engine.gpuKVCache to at least"),
+        ({"hiSparse__mode": "Off"}, "ModeOff", "only HiSparse is planned here: set it to On"),
     ],
 )
 def test_what_the_operator_would_refuse_is_refused_in_the_words_of_the_file(

@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 GOLDEN = Path(__file__).parent / "golden"
 PLANS: dict[str, Callable[[HiSparseDeployment], Plan]] = {
     "embedded": lambda _: PLAN,
-    "glm-5.3": lambda owner: plan(owner.spec, deployment=owner.key, nodes=[node(memory_bytes=2048 * GIB)], pods=[]),
+    "vllm": lambda owner: plan(owner.spec, deployment=owner.key, nodes=[node(memory_bytes=2048 * GIB)], pods=[]),
 }
 
 
