@@ -72,7 +72,7 @@ class OurScheduler:
         self._jobs += jobs
         self._look(plan)
         return Scheduled(
-            scheduled={each.request_id: each.count for each in plan.requests},
+            scheduled={each.request_id: each.num_tokens for each in plan.requests},
             drafts=_drafts(plan),
             samples=frozenset(each.request_id for each in plan.requests if each.wants_token),
             admitted=_admitted(plan),
@@ -108,7 +108,7 @@ class OurScheduler:
         device = self.memory.pools.device if isinstance(self.memory, HiSparseMemory) else self.memory.device
         tier = self.memory.tier
         return Step(
-            scheduled={each.request_id: each.count for each in plan.requests},
+            scheduled={each.request_id: each.num_tokens for each in plan.requests},
             drafts=_drafts(plan),
             admitted=_admitted(plan),
             preempted=plan.preempted,

@@ -121,11 +121,11 @@ class ModelExecutor:
         return latents
 
     def _forward(self, plan: StepPlan) -> dict[str, list[int]]:
-        self._batch = [_Batched(each.start, each.count, self._tables[each.request_id]) for each in plan.requests]
+        self._batch = [_Batched(each.start, each.num_tokens, self._tables[each.request_id]) for each in plan.requests]
         spans = [
             Span(
                 start=each.start,
-                tokens=each.request.tokens[each.start : each.start + each.count],
+                tokens=each.request.tokens[each.start : each.start + each.num_tokens],
                 wants_logits=each.wants_token,
             )
             for each in plan.requests

@@ -9,6 +9,7 @@ import       | host-only pages, filled from elsewhere | last page resident: the 
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,7 @@ class PrefixHit:
 NO_HIT = PrefixHit(_NONE, _NONE, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """Blocks that must be free, those of a hit that nobody holds included."""
 
     device: int

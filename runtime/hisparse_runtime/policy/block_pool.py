@@ -50,7 +50,9 @@ class BlockPool:
             raise PoolExhaustedError(f"{self.name} pool: {count} blocks asked for, {self.num_free} of {self.num_usable} are free")
         blocks = self.queue.pop(count)
         if self.num_cached:
-            self._forget(blocks[self._is_named[blocks]])
+            is_named = self._is_named[blocks]
+            if is_named.any():
+                self._forget(blocks[is_named])
         self.holders[blocks] = 1
         if self._on_taken is not None and count:
             self._on_taken(blocks)
@@ -116,7 +118,9 @@ class BlockPool:
 
     def _let_go(self, blocks: Blocks) -> Blocks:
         left = self.holders[blocks] - 1
-        assert left.size == 0 or left.min() >= 0, f"{self.name} pool: nobody holds one of the released blocks {blocks.tolist()}"
         self.holders[blocks] = left
+        if not left.any():
+            return blocks
+        assert left.min() >= 0, f"{self.name} pool: nobody holds one of the released blocks {blocks.tolist()}"
         free: Blocks = blocks[left == 0]
         return free

@@ -66,33 +66,39 @@ class Frames:
 
     def hold(self, frames: Numbers, pool: BlockPool) -> None:
         """One more holder for each frame (all different)."""
-        free = frames[self.holders[frames] == 0]
-        if len(free):
-            pool.hold(self.blocks[free].ravel())
-        self.holders[frames] += 1
+        held = self.holders[frames]
+        if not held.all():
+            pool.hold(self.blocks[frames[held == 0]].ravel())
+        self.holders[frames] = held + 1
 
     def release(self, frames: Numbers) -> Numbers:
         """One holder less. Returns those that nobody holds any more: their blocks, still held in the pool, are for the caller to
         release in an order of his, after `end`."""
-        self.holders[frames] -= 1
-        ended: Numbers = frames[self.holders[frames] == 0]
+        left = self.holders[frames] - 1
+        self.holders[frames] = left
+        ended: Numbers = frames[left == 0]
         return ended
 
     def unpin(
-        self, frames: Numbers, pool: BlockPool, *, reader: int = 0, pages: Numbers | None = None, by_group: bool = False
+        self,
+        frames: Numbers,
+        pool: BlockPool,
+        *,
+        readers: Numbers | None = None,
+        pages: Numbers | None = None,
+        by_group: bool = False,
     ) -> None:
-        """One holder less, and the blocks stay readable until the pool takes them; `reader` reads them as its `pages`.
+        """One holder less, and the blocks stay readable until the pool takes them; `readers` read them as `pages` of theirs.
 
         Blocks go to the tail page by page, or group by group.
         """
-        self.holders[frames] -= 1
-        free = frames[self.holders[frames] == 0]
+        free = self.release(frames)
         if len(free):
             blocks = self.blocks[free]
             pool.release_to_tail((blocks.T if by_group else blocks).ravel())
-        if reader:
+        if readers is not None:
             assert pages is not None
-            self._add_reader(frames, reader, pages)
+            self._add_readers(frames, readers, pages)
 
     def drop_reader(self, frames: Numbers, reader: int, pages: Numbers) -> None:
         """The reader stops reading these frames as these pages of its own."""
@@ -113,9 +119,8 @@ class Frames:
     def on_taken(self, blocks: Blocks) -> None:
         """The pool handed out `blocks`: frames that they belonged to are lost, with all their other blocks."""
         frames = self._frame_of[blocks]
-        frames = frames[frames != NO_FRAME]
-        if len(frames):
-            frames = distinct(frames)
+        if frames.any():
+            frames = distinct(frames[frames != NO_FRAME])
             assert not self.holders[frames].any(), f"blocks of held frames are handed out: {frames[self.holders[frames] > 0]}"
             self._lose(frames)
 
@@ -147,14 +152,15 @@ class Frames:
     def num_live(self) -> int:
         return len(self._unused) - self._num_unused
 
-    def _add_reader(self, frames: Numbers, reader: int, pages: Numbers) -> None:
-        is_empty = self._reader[frames] == 0
-        first = frames[is_empty]
-        self._reader[first] = reader
-        self._reader_page[first] = pages[is_empty]
-        if not is_empty.all():
-            for frame, page in zip(frames[~is_empty].tolist(), pages[~is_empty].tolist(), strict=True):
+    def _add_readers(self, frames: Numbers, readers: Numbers, pages: Numbers) -> None:
+        is_read = self._reader[frames] != 0
+        if is_read.any():
+            more = (frames[is_read].tolist(), readers[is_read].tolist(), pages[is_read].tolist())
+            for frame, reader, page in zip(*more, strict=True):
                 self._more_readers.setdefault(frame, []).append((reader, page))
+            frames, readers, pages = frames[~is_read], readers[~is_read], pages[~is_read]
+        self._reader[frames] = readers
+        self._reader_page[frames] = pages
 
     def _lose(self, frames: Numbers) -> None:
         readers, pages = self._reader[frames], self._reader_page[frames]

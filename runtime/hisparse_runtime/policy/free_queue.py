@@ -1,18 +1,18 @@
 """The order in which free blocks are handed out: a queue with two ends that also gives up any member.
 
-The queue is a ring of block ids. A block that is taken out of the middle leaves its entry behind; an entry counts only if the
-block still says that this is its place. So every operation is a few array operations on as many entries as blocks are moved.
+The queue is a ring of block ids. A block that is taken out of the middle leaves a gap, since it knows its place. So every
+operation is a few array operations on as many entries as blocks are moved.
 
         head                                     tail
-    ..  | 17 | 4 | (9) | 30 | 12 | (4) | 8 | 5 |  ..          (9): block 9 was taken out; its place is nowhere
-        handed out next              handed out last          (4): block 4 went to the head afterwards
+    ..  | 17 | 4 | 0 | 30 | 12 | 0 | 8 | 5 |  ..          0: a gap
+        handed out next          handed out last
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Blocks = NDArray[np.int32]
-_NOWHERE = np.int64(-1) << 62
+_GAP = 0  # the null block
 _LOOK_AT_LEAST = 64
 
 
@@ -25,7 +25,7 @@ class FreeQueue:
         capacity = 1 << (2 * num_blocks + _LOOK_AT_LEAST).bit_length()
         self._mask = capacity - 1
         self._ring: Blocks = np.zeros(capacity, dtype=np.int32)
-        self._places = np.full(num_blocks, _NOWHERE, dtype=np.int64)  # by block
+        self._places = np.zeros(num_blocks, dtype=np.int64)  # by block, of those in the queue
         self._head = self._tail = 0
         self.num_free = 0
         self.append(np.arange(1, num_blocks, dtype=np.int32))
@@ -48,15 +48,14 @@ class FreeQueue:
 
     def remove(self, blocks: Blocks) -> None:
         """Takes `blocks`, which are in the queue, out of it."""
-        self._places[blocks] = _NOWHERE
+        self._ring[self._places[blocks] & self._mask] = _GAP
         self.num_free -= len(blocks)
 
     def pop(self, count: int) -> Blocks:
         """The `count` blocks whose turn it is; so many must be there."""
         entries = self._read(self._head, count)
-        if (self._places[entries] == np.arange(self._head, self._head + count)).all():
+        if entries.all():
             self._head += count
-            self._places[entries] = _NOWHERE
             self.num_free -= count
             return entries.copy()
         return self._pop_around_gaps(count)
@@ -64,7 +63,7 @@ class FreeQueue:
     def in_order(self) -> Blocks:
         """All blocks of the queue, the one that is handed out next first."""
         entries = self._read(self._head, self._tail - self._head)
-        blocks: Blocks = entries[self._places[entries] == np.arange(self._head, self._tail)]
+        blocks: Blocks = entries[entries != _GAP]
         return blocks
 
     def _pop_around_gaps(self, count: int) -> Blocks:
@@ -73,13 +72,11 @@ class FreeQueue:
         while missing:
             look = min(max(missing, _LOOK_AT_LEAST), self._tail - self._head)
             entries = self._read(self._head, look)
-            is_valid = self._places[entries] == np.arange(self._head, self._head + look)
-            found = np.flatnonzero(is_valid)[:missing]
+            found = np.flatnonzero(entries)[:missing]
             self._head += look if len(found) < missing else int(found[-1]) + 1
             parts.append(entries[found])
             missing -= len(found)
         blocks = np.concatenate(parts)
-        self._places[blocks] = _NOWHERE
         self.num_free -= count
         return blocks
 

@@ -159,7 +159,6 @@ class HiSparseMemory:
     def advance(self, request_id: str, *, num_tokens: int) -> None:
         table = self.pools.tables[request_id]
         materialise(self.pools, self.transfers, table, num_tokens=num_tokens)
-        update(self.pools, table)
         self._batch.append((table, num_tokens))
 
     def finish_import(self, request_id: str) -> None:
@@ -177,6 +176,7 @@ class HiSparseMemory:
 
     def take_changes(self) -> StepChanges:
         batch, self._batch = self._batch, []
+        update(self.pools, [table for table, _ in batch])
         changes = {
             table.request_id: self._change(table)
             for table, _ in batch
@@ -215,28 +215,18 @@ class HiSparseMemory:
 
     def _change(self, table: PageTable) -> TableChange:
         start, end = table.num_synced, table.num_pages
-        moved = np.concatenate((table.take_stale(), np.arange(start, end, dtype=np.int32)))
+        moved = np.arange(start, end, dtype=np.int32)
+        if table.stale:
+            moved = np.concatenate((table.take_stale(), moved))
         table.num_synced = end
         hot = table.hot if table.hot_grant != table.synced_hot_grant else None
         table.synced_hot_grant = table.hot_grant
-        return TableChange(
-            first_page=start,
-            host=table.host[start:].copy(),
-            indexer=table.indexer[start:].copy(),
-            moved=moved,
-            resident=self.pools.frames.blocks[table.frames[moved]].T,
-            hot=hot,
-        )
+        resident = self.pools.frames.blocks[table.frames[moved]].T
+        return TableChange(start, table.host[start:], table.indexer[start:], moved, resident, hot)
 
     def _page_transfer(self, transfer: Transfer) -> PageTransfer:
-        return PageTransfer(
-            transfer_id=transfer.transfer_id,
-            request_id=transfer.table.request_id,
-            page=transfer.page,
-            device_blocks=self.pools.frames.blocks[transfer.frame],
-            host_block=transfer.host_block,
-            is_restore=transfer.is_restore,
-        )
+        number, table, page, frame, host_block, is_restore = transfer
+        return PageTransfer(number, table.request_id, page, self.pools.frames.blocks[frame], host_block, is_restore)
 
     def _refuse(self, need: Need, *, reserved_blocks: int = 0) -> Refusal | None:
         if need.host > self.pools.host.num_free:

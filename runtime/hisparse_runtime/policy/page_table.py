@@ -104,6 +104,7 @@ class PageTable:
 
     @property
     def host(self) -> Blocks:
+        """Of a page it never changes, and neither does its indexer block: parts of these may be handed on."""
         return self._host[: self.num_pages]
 
     @property
@@ -156,7 +157,7 @@ class PageTable:
         self._states[page] = DIRTY
         self._shift(HOST_ONLY, DIRTY, 1)
 
-    def move(self, pages: Numbers | slice, before: int, after: int, *, count: int) -> None:
+    def move(self, pages: Numbers | list[int], before: int, after: int, *, count: int) -> None:
         """`count` pages go from one state to the next."""
         self._states[pages] = after
         self._shift(before, after, count)
@@ -171,7 +172,7 @@ class PageTable:
         self._frames[pages] = frames
         self._note_stale(pages)
 
-    def mark_valid(self, pages: Numbers | slice) -> None:
+    def mark_valid(self, pages: list[int]) -> None:
         self._valid[pages] = True
 
     def reset_valid(self, num_valid: int) -> None:
@@ -182,15 +183,11 @@ class PageTable:
 
     def advance_ready(self) -> None:
         """Extends the ready prefix over pages that have become valid."""
-        valid, end = self._valid, self.num_pages
-        while self.num_ready < end and valid[self.num_ready]:
-            gap = int(valid[self.num_ready : end].argmin())
-            self.num_ready = end if valid[self.num_ready + gap] else self.num_ready + gap
+        while self.num_ready < self.num_pages and self._valid[self.num_ready]:
+            self.num_ready += 1
 
     def take_stale(self) -> Numbers:
-        """Pages below `num_synced` whose place the worker does not know, ascending; it is told now."""
-        if not self.stale:
-            return np.empty(0, dtype=np.int32)
+        """Pages below `num_synced` whose place the worker does not know, ascending, of which there are some; it is told now."""
         pages = distinct(np.concatenate(self.stale))
         self.stale = []
         return pages

@@ -31,7 +31,7 @@ class PageNames:
         names, size = self._names, self._page_tokens
         while len(names) <= page:
             start = len(names) * size
-            text = array("q", self._tokens[start : start + size]).tobytes()
+            text = array("q", self._tokens[start : start + size])
             names.append(blake2b(text, key=names[-1] if names else b"", digest_size=_DIGEST_BYTES).digest())
         return names[page]
 

@@ -1,5 +1,7 @@
 """The hybrid rule, once per step for each request of the batch: write back what is full, give up the device under pressure."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from hisparse_runtime.policy.page_table import PageTable
@@ -17,34 +19,38 @@ def materialise(pools: Pools, transfers: Transfers, table: PageTable, *, num_tok
     num_full = num_tokens // pools.settings.page_tokens
     if num_full <= table.num_planned and not table.passed_over:
         return
-    candidates = np.arange(table.num_planned, num_full, dtype=np.int32)
-    if table.passed_over:
-        candidates = np.concatenate((np.array(table.passed_over, dtype=np.int32), candidates))
-        table.passed_over = []
+    states, valid = table.states, table.valid
+    candidates = [*table.passed_over, *range(table.num_planned, num_full)]
     table.num_planned = max(table.num_planned, num_full)
-    states = table.states[candidates]
-    dirty = candidates[states == DIRTY]
+    dirty = [page for page in candidates if states[page] == DIRTY]
+    restoring = [page for page in candidates if states[page] == PENDING and not valid[page]]
     budget = max(pools.settings.max_transfers_per_step - len(transfers.to_send), 0)
-    if len(dirty) < len(candidates) or len(dirty) > budget:
-        is_restoring = (states == PENDING) & ~table.valid[candidates]
-        table.passed_over = sorted((*candidates[is_restoring].tolist(), *dirty[budget:].tolist()))
-        dirty = dirty[:budget]
-    if len(dirty):
-        transfers.plan(table, dirty)
+    table.passed_over = sorted(restoring + dirty[budget:])
+    if dirty:
+        transfers.plan(table, dirty[:budget])
 
 
-def update(pools: Pools, table: PageTable) -> None:
+def update(pools: Pools, tables: Iterable[PageTable]) -> None:
     """One that can read from the host gives its clean pages up; one that cannot asks for a hot region when the pool runs low, or
     when it has as many pages as admission counted for it.
 
     The region comes with a later allocation, since it may not fit now; until then the pages stay pinned.
     """
-    if table.pages_to_adopt:
-        _adopt_copies(pools, table)
-    if table.can_read_host:
-        _unpin_clean(pools, table)
-    elif pools.device.num_free < pools.settings.watermark_blocks or table.num_pages >= pools.settings.window_pages:
-        table.hot_required = True
+    given_up: list[tuple[PageTable, list[int]]] = []
+    for table in tables:
+        if given_up and (table.pages_to_adopt or not table.can_read_host):
+            unpin(pools, given_up)  # what is free counts now
+            given_up = []
+        if table.pages_to_adopt:
+            _adopt_copies(pools, table)
+        if table.can_read_host:
+            pages = _take_clean(table)
+            if pages:
+                given_up.append((table, pages))
+        elif pools.device.num_free < pools.settings.watermark_blocks or table.num_pages >= pools.settings.window_pages:
+            table.hot_required = True
+    if given_up:
+        unpin(pools, given_up)
 
 
 def finish_import(pools: Pools, transfers: Transfers, table: PageTable) -> None:
@@ -53,18 +59,20 @@ def finish_import(pools: Pools, transfers: Transfers, table: PageTable) -> None:
     num_full = num_tokens // pools.settings.page_tokens
     table.reset_valid(num_full)
     table.num_planned = num_full
-    transfers.plan(table, np.array([(num_tokens - 1) // pools.settings.page_tokens], dtype=np.int32), is_restore=True)
+    transfers.plan(table, [(num_tokens - 1) // pools.settings.page_tokens], is_restore=True)
+    transfers.hold_ends()
 
 
-def _unpin_clean(pools: Pools, table: PageTable) -> None:
+def _take_clean(table: PageTable) -> list[int]:
+    """Clean pages before the tail, from their end, so that the head of the context, which others may share, is taken last."""
     start, stop = table.unpinned_below, table.num_pinnable
     if start >= stop:
-        return
+        return []
     table.unpinned_below = stop
-    if table.counts[CLEAN_PINNED]:
-        # From the tail, so that the head of the context, which others may share, is taken last.
-        found = start + np.flatnonzero(table.states[start:stop] == CLEAN_PINNED)
-        unpin(pools, table, found[::-1].astype(np.int32))
+    if not table.counts[CLEAN_PINNED]:
+        return []
+    states = table.states[start:stop].tolist()  # of one page, as a rule
+    return [page for page, state in enumerate(states, start) if state == CLEAN_PINNED][::-1]
 
 
 def _adopt_copies(pools: Pools, table: PageTable) -> None:

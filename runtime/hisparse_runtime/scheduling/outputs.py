@@ -1,15 +1,14 @@
 """What the tokens of a step do to their request."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hisparse_runtime.scheduling.plan import ScheduledRequest
 from hisparse_runtime.scheduling.request import FINISHED, RUNNING, FinishReason, Request
 from hisparse_runtime.scheduling.settings import SchedulerSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedTokens:
+class AppliedTokens(NamedTuple):
     """`is_publishable`: the step has computed KV that the request still holds. `had_placeholders`: tokens were counted ahead."""
 
     tokens: Sequence[int]
@@ -26,10 +25,10 @@ def apply_tokens(
     Drafts that were rejected had been counted as computed. What belongs to a step from before a preemption is handed out, but
     counts of computed tokens started anew since.
     """
-    request.num_in_flight -= scheduled.count
+    request.num_in_flight -= scheduled.num_tokens
     is_stale = request.num_stale > 0
     if is_stale:
-        request.num_stale -= scheduled.count
+        request.num_stale -= scheduled.num_tokens
     if request.status is FINISHED or not tokens or (is_stale and request.drops_stale):
         return None
     is_publishable = not is_stale and request.status is RUNNING
@@ -46,7 +45,7 @@ def apply_tokens(
             request.num_computed -= len(tokens) - len(kept)
         if request.num_placeholders > 0:
             request.num_placeholders -= len(tokens)
-    return AppliedTokens(tokens=kept, finish_reason=reason, is_publishable=is_publishable, had_placeholders=had_placeholders)
+    return AppliedTokens(kept, reason, is_publishable, had_placeholders)
 
 
 def _append(request: Request, tokens: Sequence[int], *, max_model_len: int) -> tuple[Sequence[int], FinishReason | None]:

@@ -327,7 +327,7 @@ class Scheduler:
             self.counts.count_output(request, applied)
             if applied.is_publishable and (applied.had_placeholders or publishes_drafts):
                 self.memory.publish(request.request_id, num_tokens=request.num_computed - request.num_in_flight)
-            outputs.append(TokenOutput(request=request, tokens=applied.tokens, finish_reason=applied.finish_reason))
+            outputs.append(TokenOutput(request, applied.tokens, applied.finish_reason))
             if applied.finish_reason is not None:
                 self._finish(request, applied.finish_reason)
         return outputs

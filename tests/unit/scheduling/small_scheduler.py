@@ -58,4 +58,4 @@ class SmallScheduler:
 
 
 def scheduled(plan: StepPlan) -> dict[str, int]:
-    return {each.request_id: each.count for each in plan.requests}
+    return {each.request_id: each.num_tokens for each in plan.requests}
