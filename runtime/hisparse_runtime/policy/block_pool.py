@@ -90,8 +90,8 @@ class BlockPool:
     def publish(self, names: PageNames, blocks: Blocks, *, first_page: int) -> None:
         """From now on a prefix hit finds the pages from `first_page` on in `blocks`."""
         self._is_named[blocks] = True
-        for page, block in enumerate(blocks.tolist(), first_page):
-            self.index.add(names[page], block)
+        for name, block in zip(names.between(first_page, first_page + len(blocks)), blocks.tolist(), strict=True):
+            self.index.add(name, block)
 
     def find(self, names: PageNames, *, max_pages: int) -> Blocks:
         """Blocks of the longest prefix of at most `max_pages` pages."""

@@ -28,18 +28,16 @@ class PageNames:
         return len(self._tokens) // self._page_tokens
 
     def __getitem__(self, page: int) -> bytes:
-        names, size = self._names, self._page_tokens
-        while len(names) <= page:
-            start = len(names) * size
-            text = array("q", self._tokens[start : start + size])
-            names.append(blake2b(text, key=names[-1] if names else b"", digest_size=_DIGEST_BYTES).digest())
-        return names[page]
+        return self.between(page, page + 1)[0]
 
-    def first(self, count: int) -> list[bytes]:
-        """Names of the first `count` pages."""
-        if count:
-            self[count - 1]  # works out what is missing
-        return self._names[:count]
+    def between(self, start: int, stop: int) -> list[bytes]:
+        """Of the pages from `start` up to `stop`, which are full."""
+        names, size = self._names, self._page_tokens
+        while len(names) < stop:
+            first = len(names) * size
+            text = array("q", self._tokens[first : first + size])
+            names.append(blake2b(text, key=names[-1] if names else b"", digest_size=_DIGEST_BYTES).digest())
+        return names[start:stop]
 
 
 class PrefixIndex:

@@ -67,8 +67,9 @@ def _record_copies(pools: Pools, table: PageTable, pages: int) -> None:
     start = table.num_copies_recorded
     if pages <= start:
         return
-    frames, states = table.frames[start:pages].tolist(), table.states[start:pages].tolist()
-    for page, (frame, state) in enumerate(zip(frames, states, strict=True), start):
-        if frame and state != PENDING and page < table.num_published:
-            pools.frames.record_copy(table.names[page], frame)
     table.num_copies_recorded = pages
+    published = slice(start, min(pages, table.num_published))
+    names = table.names.between(published.start, published.stop)
+    for name, frame, state in zip(names, table.frames[published].tolist(), table.states[published].tolist(), strict=True):
+        if frame and state != PENDING:
+            pools.frames.record_copy(name, frame)

@@ -5,7 +5,7 @@ def test_names_are_of_full_pages_and_depend_on_everything_before() -> None:
     first, second = PageNames(list(range(10)), page_tokens=4), PageNames([9, *range(1, 10)], page_tokens=4)
     assert first.num_full == 2
     assert len({first[0], first[1], second[0], second[1]}) == 4
-    assert PageNames(list(range(8)), page_tokens=4).first(2) == [first[0], first[1]]
+    assert PageNames(list(range(8)), page_tokens=4).between(0, 2) == [first[0], first[1]]
 
 
 def test_names_follow_a_growing_list() -> None:
