@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine
+from benchmarks.policy_bytes import bytes_per_page
 from benchmarks.policy_cases import Case, cases
 from benchmarks.policy_ours import Session
 from tests.contract.workloads import PAGE_TOKENS
@@ -204,15 +205,6 @@ class Upstream(AbstractContextManager["Upstream"]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._process.kill()
         self._process.wait()
-
-
-def bytes_per_page(num_groups: int) -> float:
-    """Of a request's page, resident, published and copied, in the policy's arrays and dictionaries."""
-    table = 4 + 4 + 4 + 1 + 1  # host block, indexer block, frame, state, valid
-    frame = 4 * num_groups + 4 + 4 + 4 + 4  # blocks, holders, reader, its page, unused stack
-    per_block = 2 * 2 * 4 + 8 + 4 + 1 + 4  # ring of twice the blocks, place, holders, named, frame
-    names = 2 * (sys.getsizeof(b"\0" * 16) + 100)  # a name, and its entries in the indexes of both pools
-    return table + frame + per_block * (num_groups + 1 + 1) + names
 
 
 def _line(row: Row) -> str:
