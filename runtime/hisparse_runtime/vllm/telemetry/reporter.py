@@ -27,7 +27,7 @@ class Reporter:
 
     def __init__(self, guard: Guard, *, running: object, clock: Callable[[], float] = time.perf_counter) -> None:
         """`running` is the status of requests that run."""
-        self._guard, self._running, self.clock = guard, running, clock
+        self.guard, self._running, self.clock = guard, running, clock
         self._coordinator: Any = None
         self._requests: Mapping[str, Any] = {}
         self._sizes: Sizes | None = None
@@ -37,16 +37,16 @@ class Reporter:
 
     def attach(self, coordinator: Any, requests: Mapping[str, Any], sizes: Sizes) -> None:
         """Before the first request. `requests` is the connector's own, which admits and drops them."""
-        self._guard.run(self._attach, coordinator, requests, sizes)
+        self.guard.run(self._attach, coordinator, requests, sizes)
 
     def count_transfers(self, metadata: Any) -> None:
         """Of the metadata that a step's workers get."""
-        self._guard.run(self._count_transfers, metadata)
+        self.guard.run(self._count_transfers, metadata)
 
     def records(self) -> list[Record]:
         """What is due: one record, or none."""
-        record = self._guard.run(self._due_record) or {}
-        if num_errors := self._guard.take_errors():
+        record = self.guard.run(self._due_record) or {}
+        if num_errors := self.guard.take_errors():
             record["telemetry_errors"] = num_errors
         return [record] if record else []
 
@@ -56,7 +56,7 @@ class Reporter:
         self._coordinator, self._requests, self._sizes = coordinator, requests, sizes
 
     def _lose(self, request_id: str, _: int) -> None:
-        self._guard.run(self._count_lost, request_id)
+        self.guard.run(self._count_lost, request_id)
 
     def _count_lost(self, request_id: str) -> None:
         if request_id in self._coordinator.request_states:  # else it is gone, and reads nothing
@@ -95,8 +95,8 @@ class Reporter:
         """What one measurement cannot tell is left out, and keeps its last value."""
         requests: Iterable[Any] = self._requests.values()
         return {
-            **(self._guard.run(request_levels, self._coordinator, requests, running=self._running) or {}),
-            **(self._guard.run(pool_levels, self._coordinator, sizes) or {}),
+            **(self.guard.run(request_levels, self._coordinator, requests, running=self._running) or {}),
+            **(self.guard.run(pool_levels, self._coordinator, sizes) or {}),
         }
 
 
