@@ -78,10 +78,11 @@ def _details(plan: EnginePlan) -> Iterator[Rendered]:
         host="0.0.0.0",
         port=8000,
         gpu_memory_utilization=0.9,
-        drain_seconds=120,
+        shutdown_seconds=120,
         extra=("--enable-auto-tool-choice", "--tool-call-parser", "glm47", "--trust-remote-code"),
     )
     yield _one("named", "glm-5.3", plan, named)
+    yield _one("upstream-connector", "glm-5.3", plan, replace(arguments, reports_residency=False))
 
 
 def _settings(version: str, gpu_name: str, dtype: str, *, ranks: int, replicas: int, tokens: int) -> VllmSettings:
@@ -105,7 +106,12 @@ def _plan(model: str, gpu_name: str, settings: VllmSettings) -> EnginePlan:
 
 
 def _arguments(plan: EnginePlan) -> ServeArguments:
-    return replace(planned_arguments(plan, model=MODEL), expert_parallel=plan.request.settings.data_parallel_size > 1)
+    """As the operator starts it, with our connector."""
+    return replace(
+        planned_arguments(plan, model=MODEL),
+        expert_parallel=plan.request.settings.data_parallel_size > 1,
+        reports_residency=True,
+    )
 
 
 def _one(name: str, model: str, plan: EnginePlan, arguments: ServeArguments, *, profiled_bytes: int = KV_BYTES) -> Rendered:

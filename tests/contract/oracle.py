@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract.cases import Case
-from tools.upstream import upstream
+from tools.upstream import Upstream, upstream
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAX_ERROR_LENGTH = 3000
@@ -35,6 +35,11 @@ def answers_of(version: str, module: str, cases: Sequence[dict[str, Any]], *, ti
     return [answers[case["id"]] for case in cases]
 
 
+def _python_path(environment: Upstream) -> str:
+    """Our runtime is there as in an engine's image: vLLM imports our connector from it."""
+    return os.pathsep.join(filter(None, (environment.environment["PYTHONPATH"], str(REPOSITORY / "runtime"))))
+
+
 def run_upstream(version: str, module: str, asked: str, *, timeout_seconds: float) -> str:
     """Standard output of a module of the upstream side, in that version's environment."""
     environment = upstream(version)
@@ -42,7 +47,7 @@ def run_upstream(version: str, module: str, asked: str, *, timeout_seconds: floa
     process = subprocess.Popen(
         [str(environment.python), "-m", f"tests.contract.upstream_side.{module}"],
         cwd=REPOSITORY,
-        env={**os.environ, **environment.environment},
+        env={**os.environ, **environment.environment, "PYTHONPATH": _python_path(environment)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

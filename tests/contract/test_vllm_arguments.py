@@ -214,7 +214,7 @@ def _expected(entry: Rendered) -> dict[str, Any]:
         "served_model_name": None if arguments.served_model_name is None else [arguments.served_model_name],
         "host": arguments.host,
         "port": arguments.port or 8000,
-        "shutdown_timeout": arguments.drain_seconds or 0,
+        "shutdown_timeout": arguments.shutdown_seconds or 0,
         "worker_shutdown_timeout": arguments.worker_shutdown_seconds,
     }
     if not has_hisparse:
