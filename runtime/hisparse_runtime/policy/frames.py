@@ -11,7 +11,6 @@ Readers of a frame that has no holder are told when the pool takes any of its bl
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,17 +162,14 @@ class Frames:
         self._reader_page[frames] = pages
 
     def _lose(self, frames: Numbers) -> None:
-        readers, pages = self._reader[frames], self._reader_page[frames]
-        if self._more_readers:
-            more = [(reader, page) for frame in frames.tolist() for reader, page in self._more_readers.pop(frame, ())]
-            if more:
-                added = np.array(more, dtype=np.int32)
-                readers, pages = np.concatenate((readers, added[:, 0])), np.concatenate((pages, added[:, 1]))
+        lost: dict[int, list[int]] = {}
+        for reader, page in zip(self._reader[frames].tolist(), self._reader_page[frames].tolist(), strict=True):
+            if reader:
+                lost.setdefault(reader, []).append(page)
+        for frame in frames.tolist() if self._more_readers else ():
+            for reader, page in self._more_readers.pop(frame, ()):
+                lost.setdefault(reader, []).append(page)
         self._reader[frames] = 0
         self.end(frames)
-        order = np.argsort(readers, kind="stable")
-        readers, pages = readers[order], pages[order]
-        edges = [0, *(np.flatnonzero(readers[1:] != readers[:-1]) + 1).tolist(), len(readers)]
-        for start, stop in pairwise(edges):
-            if readers[start]:
-                self._on_lost(int(readers[start]), pages[start:stop])
+        for reader, pages in sorted(lost.items()):
+            self._on_lost(reader, np.array(pages, dtype=np.int32))
