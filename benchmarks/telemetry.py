@@ -10,19 +10,18 @@ from each other by many times what telemetry costs, so there it is `inside`. The
 import argparse
 import json
 import os
-import platform
 import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import machine
 from benchmarks.policy_cases import Case, Phase
 from benchmarks.telemetry_upstream import STEPS_PER_BLOCK
+from tests.contract.oracle import python_path
 from tools.upstream import upstream
 
 _GOAL_PERCENT = 1.0
@@ -75,7 +74,7 @@ def main() -> int:
         "num_requests": _NUM_REQUESTS,
         "num_pages": _NUM_PAGES,
         "rows": [asdict(row) for row in rows],
-        "machine": _machine(),
+        "machine": machine(vllm=_VERSION),
     }
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -93,17 +92,15 @@ def measure(*, quick: bool) -> list[Row]:
     ]
     blocks = {"decode": _QUICK_BLOCKS if quick else _BLOCKS, "prefill": _PREFILL_BLOCKS}
     environment = upstream(_VERSION)
-    with tempfile.TemporaryDirectory() as folder:
-        path = [environment.environment["PYTHONPATH"], str(_REPOSITORY / "runtime"), _metadata(Path(folder))]
-        done = subprocess.run(
-            [str(environment.python), "-m", "benchmarks.telemetry_upstream"],
-            cwd=_REPOSITORY,
-            env={**os.environ, **environment.environment, "PYTHONPATH": os.pathsep.join(filter(None, path))},
-            input="".join(json.dumps({"case": asdict(case), "blocks": blocks[case.phase]}) + "\n" for case in cases),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    done = subprocess.run(
+        [str(environment.python), "-m", "benchmarks.telemetry_upstream"],
+        cwd=_REPOSITORY,
+        env={**os.environ, **environment.environment, "PYTHONPATH": python_path(environment)},
+        input="".join(json.dumps({"case": asdict(case), "blocks": blocks[case.phase]}) + "\n" for case in cases),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"vLLM's process ended with {done.returncode}\n{done.stderr[-3000:]}")
     return [_row(case, json.loads(line)) for case, line in zip(cases, done.stdout.splitlines(), strict=True)]
@@ -129,25 +126,6 @@ def _row(case: Case, answer: dict[str, Any]) -> Row:
 def _in_twos(blocks_ms: list[float]) -> list[float]:
     """What recurs every few steps falls on one side in a block, and on the other in the next."""
     return [(one + other) / 2 for one, other in zip(blocks_ms[::2], blocks_ms[1::2], strict=True)]
-
-
-def _metadata(folder: Path) -> str:
-    """What an engine image has of our package beside its modules."""
-    (folder / "hisparse_operator-0.1.0.dist-info").mkdir()
-    metadata = "Metadata-Version: 2.1\nName: hisparse-operator\nVersion: 0.1.0\n"
-    (folder / "hisparse_operator-0.1.0.dist-info" / "METADATA").write_text(metadata, encoding="utf-8")
-    return str(folder)
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "vllm": _VERSION,
-        "system": platform.platform(),
-        "processors": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "time": time.strftime("%Y-%m-%d"),
-    }
 
 
 if __name__ == "__main__":

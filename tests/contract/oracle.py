@@ -35,7 +35,7 @@ def answers_of(version: str, module: str, cases: Sequence[dict[str, Any]], *, ti
     return [answers[case["id"]] for case in cases]
 
 
-def _python_path(environment: Upstream) -> str:
+def python_path(environment: Upstream) -> str:
     """Our runtime is there as in an engine's image: vLLM imports our connector from it."""
     return os.pathsep.join(filter(None, (environment.environment["PYTHONPATH"], str(REPOSITORY / "runtime"))))
 
@@ -47,7 +47,7 @@ def run_upstream(version: str, module: str, asked: str, *, timeout_seconds: floa
     process = subprocess.Popen(
         [str(environment.python), "-m", f"tests.contract.upstream_side.{module}"],
         cwd=REPOSITORY,
-        env={**os.environ, **environment.environment, "PYTHONPATH": _python_path(environment)},
+        env={**os.environ, **environment.environment, "PYTHONPATH": python_path(environment)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,20 +1,14 @@
 """Workloads for vLLM's scheduler with our telemetry, and the process that runs them."""
 
-import json
-import os
 import random
-import subprocess
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from tests.contract.oracle import REPOSITORY, OracleError
+from tests.contract.oracle import answers_of
 from tests.contract.workloads import PAGE_TOKENS, Abort, Arrival, Request, Segment, Settings, Workload
-from tools.upstream import upstream
 
 MAX_STEPS = 2000  # never reached: the engine is idle before
 NUM_TALKS, STEPS_BETWEEN_TALKS = 34, 25
-DISTRIBUTION = "hisparse_operator-0.1.0.dist-info"
 Measured = Literal["each step", "idle", "as served"]
 
 
@@ -48,27 +42,9 @@ class Answer:
     error: str = ""
 
 
-def answers(version: str, runs: list[Run], *, folder: Path, timeout_seconds: float) -> dict[str, Answer]:
-    """By id. `folder` is for what an installed engine image has: our package's metadata."""
-    metadata = folder / DISTRIBUTION
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hisparse-operator\nVersion: 0.1.0\n", encoding="utf-8")
-    environment = upstream(version)
-    path = [environment.environment["PYTHONPATH"], str(REPOSITORY / "runtime"), str(folder)]
-    variables = {**os.environ, **environment.environment, "PYTHONPATH": os.pathsep.join(filter(None, path))}
-    done = subprocess.run(
-        [str(environment.python), "-m", "tests.contract.upstream_side.telemetry_answer"],
-        cwd=REPOSITORY,
-        env=variables,
-        input="".join(json.dumps(run.to_json()) + "\n" for run in runs),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_seconds,
-    )
-    if done.returncode:
-        raise OracleError(f"vLLM {version}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-    records = [json.loads(line) for line in done.stdout.splitlines()]
+def answers(version: str, runs: list[Run], *, timeout_seconds: float) -> dict[str, Answer]:
+    """By id."""
+    records = answers_of(version, "telemetry_answer", [run.to_json() for run in runs], timeout_seconds=timeout_seconds)
     return {record.pop("id"): Answer(**record) for record in records}
 
 

@@ -4,7 +4,6 @@ whatever fails in it, the engine decides the same."""
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,15 +34,14 @@ each_long_run = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], dict[str, Answer]]]:
+def answered() -> Iterator[Callable[[str], dict[str, Answer]]]:
     """The runs of a version, all in one process: starting vLLM takes longer than they do."""
     pool = ThreadPoolExecutor(max_workers=len(VERSIONS))
     running: dict[str, Future[dict[str, Answer]]] = {}
 
     def start(version: str) -> Future[dict[str, Answer]]:
         if version not in running:
-            folder: Path = tmp_path_factory.mktemp(f"vllm-{version}")
-            running[version] = pool.submit(answers, version, _runs(version), folder=folder, timeout_seconds=PROCESS_SECONDS)
+            running[version] = pool.submit(answers, version, _runs(version), timeout_seconds=PROCESS_SECONDS)
         return running[version]
 
     def get(version: str) -> dict[str, Answer]:
