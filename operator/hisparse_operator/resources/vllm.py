@@ -35,7 +35,8 @@ def vllm_container(owner: HiSparseDeployment, *, plan: Plan) -> dict[str, Any]:
             {"name": STATUS_PORT_NAME, "containerPort": STATUS_PORT, "protocol": "TCP"},
         ],
         "startupProbe": _probe("/startup", period_seconds=_PROBE_SECONDS, failures=-(-plan.startup_seconds // _PROBE_SECONDS)),
-        "readinessProbe": _probe("/ready", period_seconds=2, failures=1),
+        # a busy event loop may miss one; before a stop, the routers have much longer than three
+        "readinessProbe": _probe("/ready", period_seconds=2, failures=3),
         "livenessProbe": _probe("/live", period_seconds=10, failures=6),
         # returns once the routers have had their time
         "lifecycle": {"preStop": {"exec": {"command": ["python3", "-m", f"{_LAUNCH}.drain", str(ENDPOINT_GRACE_SECONDS)]}}},
