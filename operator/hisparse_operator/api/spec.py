@@ -6,7 +6,7 @@ Field descriptions become the text of `kubectl explain hsd`, constraints become 
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from hisparse_operator.api.pod import LabelValue, Pod, Toleration
 from hisparse_operator.api.quantity import Quantity
@@ -165,7 +165,7 @@ class HiSparse(SpecModel):
     mode: Mode = Field(
         default=Mode.ON,
         description="On: with Hybrid HiSparse. Off: the same engine with ordinary offloading only, as the baseline of a"
-        " comparison, or for a model that HiSparse cannot serve.",
+        " comparison, or for a model that HiSparse cannot serve. Write it in quotes: YAML takes the bare words for booleans.",
     )
     # A number as in vLLM, whose option of the same name it becomes; GiB = 2^30 bytes.
     host_pool_gib: float | None = Field(
@@ -176,6 +176,13 @@ class HiSparse(SpecModel):
         description="Host pool in GiB, for KV that the device pool cannot hold: of each data-parallel replica, as in vLLM."
         " Default: tuned from node memory.",
     )
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _is_quoted(cls, value: object) -> object:
+        if isinstance(value, bool):
+            raise ValueError('write "On" or "Off" in quotes: YAML takes the bare word for a boolean')  # noqa: TRY004 - pydantic's way
+        return value
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

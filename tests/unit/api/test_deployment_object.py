@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from hisparse_operator.api import HiSparseDeployment, HiSparseDeploymentSpec, InvalidObjectError, quantity_bytes
 from hisparse_operator.planning import NodeFacts, plan
@@ -74,6 +75,12 @@ def test_an_inconsistent_toleration_is_refused(toleration: dict[str, Any], messa
     body["spec"]["tolerations"] = [toleration]
     with pytest.raises(InvalidObjectError, match=message):
         HiSparseDeployment.parse(body)
+
+
+def test_a_bare_off_is_explained() -> None:
+    spec = yaml.safe_load("{model: {name: a}, engine: {type: VLLM, maxModelLen: 1, vllm: {gpu: H200}}, hiSparse: {mode: Off}}")
+    with pytest.raises(ValidationError, match='write "On" or "Off" in quotes: YAML takes the bare word for a boolean'):
+        HiSparseDeploymentSpec.model_validate(spec)
 
 
 def test_the_example_can_be_planned_on_a_small_node() -> None:
