@@ -20,7 +20,8 @@ def test_the_smallest_object_gets_its_defaults(cluster: Cluster, namespace: str)
     spec = cluster.get(namespace, "hsd", "least")["spec"]
     assert spec["replicas"] == 1
     assert (spec["engine"]["cpu"], spec["engine"]["gpus"]) == ("1", 0)
-    assert spec.keys() == {"replicas", "model", "engine"}
+    assert (spec["hiSparse"], spec["offload"]) == ({"mode": "On"}, {"enabled": True})
+    assert spec.keys() == {"replicas", "model", "engine", "hiSparse", "offload"}
     # config.json is kept as it is, fields that nobody declared included
     assert spec["model"]["config"] == {"num_hidden_layers": 4, "rope_scaling": {"factor": 2.5, "type": "yarn"}}
 
