@@ -10,6 +10,7 @@ SEED_VARIABLE = "HISPARSE_CONTRACT_SEED"
 os.environ.setdefault(SEED_VARIABLE, str(secrets.randbelow(10**6)))
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker has the cluster, which mostly waits. Of the others each file stays whole: what it starts is started once."""
     for item in items:
