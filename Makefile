@@ -35,7 +35,7 @@ demo-down: ## takes the demo away again
 test: ## lint, then every test that this machine can run
 	$(BOOTSTRAP) test
 	@$(VENV) -m tools.bootstrap.lint
-	@$(VENV) -m pytest -m "not nightly and not gpu" -n 2 --dist loadgroup --durations=20 $(PYTEST)
+	@$(VENV) -m pytest -m "not nightly and not gpu" -n 2 --durations=20 $(PYTEST)
 
 test-nightly: ## the tests that take long: more versions of vLLM, and a real one without a cluster
 	$(BOOTSTRAP) test
