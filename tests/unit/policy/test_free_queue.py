@@ -52,3 +52,14 @@ def test_first_block_is_found_behind_more_gaps_than_are_looked_at_once() -> None
     queue.remove(np.arange(1, 400, dtype=np.int32))
     assert queue.pop(1).tolist() == [400]
     assert queue.pop(3).tolist() == [401, 402, 403]
+
+
+def test_blocks_in_front_of_the_first_place_of_the_ring_are_found_and_taken_out() -> None:
+    queue = FreeQueue(10)
+    queue.pop(1)
+    queue.remove(blocks([5, 6]))
+    queue.prepend(blocks([1, 5, 6]))  # two of them at the ring's end, one at its start
+    assert queue.pop(3).tolist() == [1, 5, 6]
+    queue.prepend(blocks([1, 5, 6]))
+    queue.remove(blocks([6]))
+    assert queue.in_order().tolist() == [1, 5, 2, 3, 4, 7, 8, 9]

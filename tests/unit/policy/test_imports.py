@@ -59,3 +59,14 @@ def test_import_that_is_given_up_leaves_nothing_held() -> None:
     check_integrity(memory.memory)
     memory.memory.acknowledge([restore.transfer_id])
     assert memory.pools.device.num_held == memory.pools.host.num_held == 0
+
+
+def test_page_that_was_only_restored_is_not_found_when_its_request_has_ended() -> None:
+    memory = arrived(5 * PAGE + 1)
+    (restore,) = memory.step("a").transfers
+    memory.grow("a", range(3))  # fills the page, of which the host has one row
+    memory.step("a")
+    memory.release("a")
+    memory.memory.acknowledge([restore.transfer_id])
+    assert memory.memory.find_hit(memory.names["a"], num_tokens=6 * PAGE + 1).tokens == 5 * PAGE
+    check_integrity(memory.memory)

@@ -172,3 +172,25 @@ def test_i10_request_is_told_of_a_lost_page_before_its_block_is_written() -> Non
     written = np.concatenate([changes.tables["b"].indexer, changes.tables["b"].resident.ravel()])
     assert np.isin(before, written).any(axis=1).all()
     assert not changes.is_all_resident
+
+
+def test_i9_recycled_host_blocks_of_every_request_of_the_step_are_told() -> None:
+    memory = SmallMemory()
+    memory.admit("a", range(3 * PAGE))
+    memory.admit("b", [7] * (2 * PAGE))
+    assert sorted(memory.step("a", "b").fresh_host_blocks.tolist()) == [1, 2, 3, 4, 5]
+    memory.grow("b", [7])
+    assert memory.step("a", "b").fresh_host_blocks.tolist() == [6]
+
+
+def test_i10_request_is_told_of_its_hot_region_once_though_nothing_else_is_new() -> None:
+    memory = SmallMemory()
+    memory.admit("a", range(3 * PAGE))
+    memory.step_and_acknowledge("a")
+    memory.table("a").hot_required = True
+    memory.grow("a", [])
+    told = memory.step("a").tables["a"]
+    assert told.hot is not None
+    assert told.hot.tolist() == [[10, 11], [12, 13]]  # behind three indexer pages and three pages of two groups
+    assert told.moved.tolist() == []  # page 0, which is given up, stays where it is
+    assert memory.step("a").tables == {}

@@ -174,3 +174,77 @@ def test_stores_of_a_preempted_request_end_before_the_next_step(tier: OffloadTie
     assert first.find() is None
     tier.acknowledge(jobs)
     assert first.find() == 2
+
+
+def test_page_that_is_being_loaded_is_asked_for_again_later(tier: OffloadTier) -> None:
+    first, second, third = (Client(tier, name, list(range(8))) for name in "abc")
+    first.find()
+    tier.acknowledge(first.store(1, 2))
+    assert second.find() == 2
+    tier.reserve("b", first_page=0, num_pages=2)
+    tier.load("b", blocks(3, 4))
+    (loaded,), _ = tier.plan_jobs([], allocated=[])
+    assert third.find() is None
+    tier.acknowledge([loaded.job_id])
+    assert third.find() == 2
+
+
+def test_pages_make_room_again_when_their_load_is_given_up_before_it_starts(tier: OffloadTier) -> None:
+    first, late, new = (
+        Client(tier, "a", list(range(16))),
+        Client(tier, "late", list(range(16))),
+        Client(tier, "new", [7] * 4),
+    )
+    first.find()
+    tier.acknowledge(first.store(1, 2, 3, 4))
+    late.find()
+    tier.reserve("late", first_page=0, num_pages=4)
+    late.finish()
+    new.find()
+    assert len(new.store(5)) == 1
+
+
+def test_page_keeps_the_rank_of_the_latest_request_that_uses_it() -> None:
+    tier = OffloadTier(num_slots=3, page_tokens=PAGE, is_newest=True)
+    early, middle, late, new = (
+        Client(tier, "early", list(range(8))),
+        Client(tier, "middle", [5] * 4),
+        Client(tier, "late", list(range(8))),
+        Client(tier, "new", [7] * 4),
+    )
+    early.find()
+    (job,), _ = tier.plan_jobs([("early", blocks(1), PAGE)], allocated=[])
+    tier.acknowledge([job.job_id])
+    middle.find()
+    tier.acknowledge(middle.store(2))
+    late.find()
+    tier.acknowledge(late.store(3, 4))
+    assert early.store(1, 5) == []  # its second page is there by now, and stays behind what `middle` has
+    new.find()
+    new.store(6)
+    assert Client(tier, "again", list(range(8))).find() == 2
+    assert Client(tier, "middle again", [5] * 4).find() == 0
+
+
+def test_page_that_somebody_else_is_storing_is_not_used_by_offering_it() -> None:
+    tier = OffloadTier(num_slots=2, page_tokens=PAGE, is_newest=True)
+    first, beside, other, new = (
+        Client(tier, "first", list(range(4))),
+        Client(tier, "beside", list(range(4))),
+        Client(tier, "other", [5] * 4),
+        Client(tier, "new", [7] * 4),
+    )
+    first.find()
+    beside.find()
+    jobs = first.store(1)
+    assert beside.store(2) == []
+    tier.acknowledge(jobs)
+    first.finish(1)
+    other.find()
+    tier.acknowledge(other.store(3))
+    other.finish(3)
+    beside.finish(2)
+    new.find()
+    tier.acknowledge(new.store(4))
+    assert Client(tier, "other again", [5] * 4).find() == 1
+    assert Client(tier, "first again", list(range(4))).find() == 0
