@@ -4,7 +4,8 @@ from tests.unit.policy.small_memory import PAGE, SmallMemory
 
 
 def next_blocks(memory: SmallMemory, count: int) -> list[int]:
-    return memory.pools.device.queue.in_order()[:count].tolist()
+    blocks: list[int] = memory.pools.device.queue.in_order()[:count].tolist()
+    return blocks
 
 
 def test_blocks_of_a_request_that_ends_are_handed_out_hot_ones_first_and_from_the_tail() -> None:
