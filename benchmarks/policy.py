@@ -13,8 +13,8 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -36,7 +36,8 @@ _MAX_STEP_MS = 10.0
 _VERSION = "0.32"
 _ROUNDS, _QUICK_ROUNDS = 8, 3
 # All requests of the load reach the end of a page in the same step, the slowest in decode: each round has one such step.
-_STEPS_PER_ROUND = PAGE_TOKENS
+# Of ours, which take a fraction of the time, there are more: their residency work is a small difference.
+_STEPS = {"vllm": PAGE_TOKENS, "ours": 4 * PAGE_TOKENS}
 _FIGURE_REQUESTS, _FIGURE_PAGES, _FIGURE_GROUPS = 64, 1250, 20
 _REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -122,26 +123,24 @@ _HEADER = (
 
 
 def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
-    """Rounds of vLLM's and our steps in turn, with HiSparse and without."""
-    runs: dict[tuple[str, bool], Run] = {}
-    closers = []
-    for with_hisparse in (True, False):
-        side = replace(case, with_hisparse=with_hisparse)
-        runs["ours", with_hisparse] = Session(side).run
-        if vllm is not None:
-            number = vllm.open(side)
-            closers.append(number)
-            runs["vllm", with_hisparse] = partial(vllm.run, number)
-    seconds: dict[tuple[str, bool], list[list[float]]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            seconds[name].append(run(_STEPS_PER_ROUND))
-    for number in closers:
-        assert vllm is not None
-        vllm.close(number)
-    runs.clear()
-    gc.unfreeze()  # sessions froze what they made, which is gigabytes in the largest cases
-    gc.collect()
+    """Rounds of vLLM's and our steps in turn, with HiSparse and without; of a large case one after the other."""
+    openers = {
+        (name, with_hisparse): partial(opener, replace(case, with_hisparse=with_hisparse))
+        for with_hisparse in (True, False)
+        for name, opener in (("ours", _open_ours), *((("vllm", vllm.open),) if vllm is not None else ()))
+    }
+    seconds: dict[tuple[str, bool], list[list[float]]] = {side: [] for side in openers}
+    with ExitStack() as stack:
+        runs = {}
+        for side, opener in openers.items():
+            if case.is_large:
+                with opener() as run:
+                    seconds[side] = [run(_STEPS[side[0]]) for _ in range(rounds)]
+            else:
+                runs[side] = stack.enter_context(opener())
+        for _ in range(rounds if runs else 0):
+            for side, run in runs.items():
+                seconds[side].append(run(_STEPS[side[0]]))
     return Row(
         phase=case.phase,
         num_requests=case.num_requests,
@@ -150,6 +149,15 @@ def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
         vllm=_side(seconds["vllm", True], seconds["vllm", False]) if vllm is not None else None,
         ours=_side(seconds["ours", True], seconds["ours", False]),
     )
+
+
+@contextmanager
+def _open_ours(case: Case) -> Iterator[Run]:
+    sessions = [Session(case)]
+    yield lambda num_steps: sessions[0].run(num_steps)
+    sessions.clear()  # whoever still has the function has no session with it
+    gc.unfreeze()  # sessions freeze what they make, which is gigabytes in the largest cases
+    gc.collect()
 
 
 def _side(with_s: Sequence[Sequence[float]], without_s: Sequence[Sequence[float]]) -> Side:
@@ -180,15 +188,16 @@ class Upstream(AbstractContextManager["Upstream"]):
             text=True,
         )
 
-    def open(self, case: Case) -> int:
-        return int(self._ask({"open": asdict(case)})["session"])
+    @contextmanager
+    def open(self, case: Case) -> Iterator[Run]:
+        """A scheduler with its load: it gives seconds of the processor in each step."""
+        session = int(self._ask({"open": asdict(case)})["session"])
 
-    def run(self, session: int, num_steps: int) -> list[float]:
-        """Seconds of the processor in each step."""
-        answer = self._ask({"session": session, "steps": num_steps})
-        return [first + second for first, second in zip(answer["schedule_s"], answer["update_s"], strict=True)]
+        def run(num_steps: int) -> list[float]:
+            answer = self._ask({"session": session, "steps": num_steps})
+            return [first + second for first, second in zip(answer["schedule_s"], answer["update_s"], strict=True)]
 
-    def close(self, session: int) -> None:
+        yield run
         self._ask({"close": session})
 
     def _ask(self, command: dict[str, Any]) -> dict[str, Any]:

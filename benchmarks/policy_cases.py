@@ -7,7 +7,6 @@ of it lies on the host, but for the last page, and each request has a hot region
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 from tests.contract.workloads import PAGE_TOKENS, Settings
@@ -53,21 +52,18 @@ class Case:
         )
 
     @property
+    def is_large(self) -> bool:
+        """Whether vLLM's schedulers with HiSparse and without it do not fit beside each other into 24 GiB."""
+        return self.num_requests * self.num_pages > 1 << 21
+
+    @property
     def num_imported(self) -> int:
         """Requests whose prompt is there from the start."""
         return self.num_requests - (1 if self.phase == "prefill" else 0)
 
     def prompt(self, number: int) -> list[int]:
-        """A prompt of one token over and over, and another one for each request: it costs eight bytes a token.
-
-        The same list for all who ask in turn, with HiSparse and without: nobody may change it.
-        """
-        return _prompt(number, num_tokens=self.num_pages * PAGE_TOKENS)
-
-
-@lru_cache(maxsize=512)
-def _prompt(number: int, *, num_tokens: int) -> list[int]:
-    return [1000 + number] * num_tokens
+        """A prompt of one token over and over, and another one for each request: it costs eight bytes a token."""
+        return [1000 + number] * (self.num_pages * PAGE_TOKENS)
 
 
 def cases(*, quick: bool) -> Iterator[Case]:

@@ -71,7 +71,7 @@ class Session:
         self.scheduler.add(
             Request(
                 request_id=name,
-                tokens=list(prompt),
+                tokens=prompt,
                 num_prompt_tokens=len(prompt),
                 max_tokens=GENERATED_TOKENS,
                 is_import=is_import,
