@@ -154,7 +154,11 @@ def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
 @contextmanager
 def _open_ours(case: Case) -> Iterator[Run]:
     sessions = [Session(case)]
-    yield lambda num_steps: sessions[0].run(num_steps)
+
+    def run(num_steps: int) -> list[float]:
+        return sessions[0].run(num_steps)
+
+    yield run
     sessions.clear()  # whoever still has the function has no session with it
     gc.unfreeze()  # sessions freeze what they make, which is gigabytes in the largest cases
     gc.collect()
