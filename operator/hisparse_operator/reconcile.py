@@ -14,10 +14,11 @@ from hisparse_operator.api.status import Condition, PoolUse
 from hisparse_operator.cluster.api import Api, ApiError
 from hisparse_operator.cluster.cache import Cache
 from hisparse_operator.conditions import PASSING_REASONS, POOL_SIZED, READY, TYPES, Observation, timestamp
-from hisparse_operator.planning import Infeasible, Plan, plan
+from hisparse_operator.planning import Infeasible, InfeasibleReason, Plan, plan
 from hisparse_operator.resources import Child, EngineImages, Rendered, render
 from hisparse_operator.summary import summarise
 from hisparse_operator.telemetry import Sample
+from hisparse_runtime.vllm.arguments import ArgumentsError
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,12 @@ class Reconciler:
         rendered: Rendered | None = None
         refusal: ApiError | None = None
         if made is not None:
-            rendered = render(owner, plan=made, settled=settled_plan.write(made, owner=owner), images=self._images)
+            try:
+                rendered = render(owner, plan=made, settled=settled_plan.write(made, owner=owner), images=self._images)
+            except (ArgumentsError, Infeasible) as error:
+                # A settled plan is not looked at anew: an operator that knows more may refuse what the one before it let start.
+                made, problem = None, Infeasible(InfeasibleReason.INVALID_SPEC, f"engine.vllm: {error}")
+        if made is not None and rendered is not None:
             try:
                 if not await self._apply_children(owner, rendered):
                     return

@@ -33,7 +33,12 @@ _READY = '.status.conditions[?(@.type=="Ready")]'
 _COLUMNS: list[dict[str, Any]] = [
     {"name": "Ready", "type": "string", "jsonPath": f"{_READY}.status"},
     {"name": "Replicas", "type": "string", "jsonPath": ".status.summary.replicas", "description": "Ready pods of wanted pods."},
-    {"name": "Host-pool", "type": "string", "jsonPath": ".status.summary.hostPool", "description": "Host pool of one pod."},
+    {
+        "name": "Host-pool",
+        "type": "string",
+        "jsonPath": ".status.summary.hostPool",
+        "description": "Host pool of one engine replica.",
+    },
     {"name": "Used", "type": "string", "jsonPath": ".status.summary.used", "description": "Share of the host pools in use."},
     {"name": "Hit", "type": "string", "jsonPath": ".status.summary.hit", "description": "Look-ups that hot regions answer."},
     {"name": "Reason", "type": "string", "jsonPath": f"{_READY}.reason"},

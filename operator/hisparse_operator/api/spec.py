@@ -224,7 +224,7 @@ class HiSparseDeploymentSpec(SpecModel):
     model: Model = Field(description="The model that is served.")
     engine: Engine = Field(description="The engine that serves it, and the resources of one pod.")
     hi_sparse: HiSparse = Field(default=HiSparse(), description="The host pool of Hybrid HiSparse.")
-    offload: Offload = Field(default=Offload(), description="The offload tier of the indexer KV.")
+    offload: Offload = Field(default=Offload(), description="The offload tier: of the indexer KV, or of all KV without HiSparse.")
     host_memory: HostMemory = Field(default=HostMemory(), description="Bounds of the memory plan.")
     node_selector: dict[str, LabelValue] = Field(
         default={}, max_length=32, description="Labels that a node must carry to take part in sizing and to run a pod."

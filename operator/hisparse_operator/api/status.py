@@ -35,9 +35,9 @@ class PlanStatus(StatusModel):
 
     node: str = Field(description="The eligible node with the least memory left: it decided the sizes.")
     eligible_nodes: int = Field(description="Nodes that may run a pod.")
-    host_pool_bytes: int = Field(description="Host pool of one pod.")
-    cpu_bytes_to_use: int = Field(description="Offload tier of one pod.")
-    shm_bytes: int = Field(description="Size of /dev/shm: host pool, offload tier and slack.")
+    host_pool_bytes: int = Field(description="Host pool of one engine replica, of which a pod has dataParallelSize.")
+    cpu_bytes_to_use: int = Field(description="Offload tier of one engine replica.")
+    shm_bytes: int = Field(description="Size of /dev/shm of one pod: shared host pools, offload tiers and slack.")
     memory_bytes: int = Field(description="Memory request and limit of one pod.")
     host_pool_tokens: int = Field(description="Tokens whose KV the host pool holds.")
     device_pool_tokens: int | None = Field(

@@ -79,8 +79,7 @@ def _with_common_parts(container: dict[str, Any], owner: HiSparseDeployment, *, 
     gpus = {"nvidia.com/gpu": str(spec.engine.pod_gpus)} if spec.engine.pod_gpus else {}
     memory = str(plan.memory_bytes)
     env = {
-        # in a container /tmp is a volume of its own
-        "HOME": {"name": "HOME", "value": "/tmp"},  # noqa: S108
+        "HOME": {"name": "HOME", "value": "/tmp"},  # noqa: S108 - in a container /tmp is a volume of its own
         **{variable["name"]: variable for variable in container.get("env", [])},
         # what a person gives wins, and a name must not stand there twice
         **{variable.name: variable.model_dump(by_alias=True, exclude_none=True) for variable in spec.pod.env},

@@ -10,6 +10,7 @@ from hisparse_operator.cluster.api import ApiError
 from hisparse_operator.cluster.slim import Trouble
 from hisparse_operator.reconcile import object_path
 from hisparse_operator.telemetry import Sample
+from hisparse_runtime.vllm.arguments import ArgumentsError
 from tests.unit.operator.objects import GIB, MIB, body, node, pod, report
 from tests.unit.operator.reconcile.fake_cluster import DEPLOYMENT_PATH, STATUS_PATH, FakeCluster
 
@@ -317,3 +318,20 @@ async def test_fake_api_metrics_follow_the_object_and_end_with_it() -> None:
     assert (
         metrics.REGISTRY.get_sample_value("hisparse_deployment_host_pool_bytes", {"namespace": "shop", "name": "agents"}) is None
     )
+
+
+async def test_fake_api_an_engine_that_a_newer_operator_refuses_keeps_its_pods_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = await served()
+    before = cluster.api.objects[DEPLOYMENT_PATH]["metadata"]["generation"]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ArgumentsError("extra: --new-option: the plan decides it")
+
+    monkeypatch.setattr("hisparse_operator.reconcile.render", refuse)
+    cluster.restart()
+    assert await cluster.reconcile() == [("APPLY", STATUS_PATH)]
+    assert cluster.condition("Ready")["reason"] == "InvalidSpec"
+    assert "--new-option: the plan decides it" in cluster.condition("Ready")["message"]
+    assert cluster.api.objects[DEPLOYMENT_PATH]["metadata"]["generation"] == before

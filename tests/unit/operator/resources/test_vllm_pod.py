@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from hisparse_operator import settled_plan
 from hisparse_operator.api import HiSparseDeployment
 from hisparse_operator.planning import plan
 from hisparse_operator.resources import render
@@ -203,3 +204,10 @@ def test_two_replicas_in_a_pod_have_pools_of_their_own() -> None:
     )
     assert option(two, "--data-parallel-size") == "2"
     assert (told(two).all_host_pools_bytes, told(two).shared_pools_bytes) == (200 * GIB, 300 * GIB)
+
+
+@pytest.mark.parametrize("mode", ["On", "Off"])
+def test_a_settled_plan_of_vllm_comes_back_as_it_was_written(mode: str) -> None:
+    owner = engine(hiSparse={"mode": mode})
+    made = plan(owner.spec, deployment=owner.key, nodes=[node(memory_bytes=2000 * GIB)], pods=[])
+    assert settled_plan.read(settled_plan.write(made, owner=owner), owner=owner) == made
