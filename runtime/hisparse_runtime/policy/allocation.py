@@ -8,6 +8,7 @@ prefix hit   | host-only pages of the hit |  resident pages ...       read throu
 import       | host-only pages, filled from elsewhere | last page resident: the last prompt token is computed here |
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -109,23 +110,41 @@ def open_with_hit(pools: Pools, request_id: str, names: PageNames, hit: PrefixHi
         host = np.concatenate((hit.host[num_hit:], pools.host.take(pages - len(hit.host))))
         device = pools.device.take(pages - num_hit + settings.num_groups)
         table.append(host=host, indexer=device[: pages - num_hit], frames=None, is_valid=False)
-        tail = pools.frames.bind(device[pages - num_hit :])
+        tail = pools.frames.bind(device[pages - num_hit :][None])
         table.place((table.importing_tokens - 1) // settings.page_tokens, int(tail[0]))
     return table
 
 
-def extend(pools: Pools, table: PageTable, *, num_tokens: int) -> None:
-    """Takes the blocks that `growth_need` has counted."""
-    settings = pools.settings
-    new = max(settings.pages(num_tokens) - table.num_pages, 0)
-    needs_hot = table.hot_required and not table.can_read_host
-    device = pools.device.take(new * (1 + settings.num_groups) + (settings.hot_blocks if needs_hot else 0))
-    if new:
-        resident_end = new * (1 + settings.num_groups)
-        frames = pools.frames.bind(device[new:resident_end])
-        table.append(host=pools.host.take(new), indexer=device[:new], frames=frames, is_valid=False)
-    if needs_hot:
-        pools.grant_hot(table, device[len(device) - settings.hot_blocks :])
+def extend(pools: Pools, growths: Sequence[tuple[PageTable, int]]) -> None:
+    """Takes the blocks that `growth_need` has counted for so many tokens of each table.
+
+    All of them at once: one long turn at the queue gives what many short ones would. A table's share of the device blocks:
+
+        indexer page of each new page | all new pages of group 0 | of group 1 | ... | hot region
+    """
+    settings, num_groups = pools.settings, pools.settings.num_groups
+    shares = []
+    num_pages = num_device = 0
+    for table, num_tokens in growths:
+        new = max(settings.pages(num_tokens) - table.num_pages, 0)
+        hot = settings.hot_blocks if table.hot_required and not table.can_read_host else 0
+        shares.append((table, num_pages, new, num_device, hot))
+        num_pages += new
+        num_device += new * (1 + num_groups) + hot
+    host, device = pools.host.take(num_pages), pools.device.take(num_device)
+    frames = pools.frames.bind(
+        np.concatenate(
+            [device[at + new : at + new * (1 + num_groups)].reshape(num_groups, new).T for _, _, new, at, _ in shares]
+        )
+    )
+    for table, page, new, at, hot in shares:
+        if new:
+            table.append(
+                host=host[page : page + new], indexer=device[at : at + new], frames=frames[page : page + new], is_valid=False
+            )
+        if hot:
+            start = at + new * (1 + num_groups)
+            pools.grant_hot(table, device[start : start + hot])
 
 
 def close(pools: Pools, table: PageTable, *, has_finished: bool) -> Leftover:

@@ -53,13 +53,12 @@ class Frames:
         self._on_lost = on_lost
 
     def bind(self, blocks: Blocks) -> Numbers:
-        """Frames with one holder each, of new blocks: [groups x pages], group by group."""
-        count = len(blocks) // self.num_groups
+        """Frames with one holder each, of new blocks: [pages x groups]."""
+        count = len(blocks)
         self._num_unused -= count
         frames = self._unused[self._num_unused : self._num_unused + count].copy()
-        by_page = blocks.reshape(self.num_groups, count).T
-        self.blocks[frames] = by_page
-        self._frame_of[by_page] = frames[:, None]
+        self.blocks[frames] = blocks
+        self._frame_of[blocks] = frames[:, None]
         self.holders[frames] = 1
         return frames
 

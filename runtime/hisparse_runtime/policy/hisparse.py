@@ -1,6 +1,6 @@
 """Hybrid HiSparse: pages live on the device as a write-back cache of the host pool."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -104,7 +104,7 @@ class HiSparseMemory:
         if refusal is not None:
             return self._defer(refusal)
         table = open_with_hit(self.pools, admission.request_id, admission.names, hit, imported_tokens=imported)
-        extend(self.pools, table, num_tokens=admission.num_tokens)
+        extend(self.pools, [(table, admission.num_tokens)])
         if admission.is_load:
             assert self.tier is not None
             num_pages = imported // self.settings.page_tokens
@@ -119,18 +119,26 @@ class HiSparseMemory:
         refusal = self._refuse(full) or self._refuse(growth_need(self.pools, table, num_tokens=num_tokens))
         if refusal is not None:
             return self._defer(refusal)
-        extend(self.pools, table, num_tokens=num_tokens)
+        extend(self.pools, [(table, num_tokens)])
         self._note_allocated(table)
         return None
 
-    def grow(self, request_id: str, *, num_tokens: int) -> Refusal | None:
-        table = self.pools.tables[request_id]
-        if num_tokens <= table.num_pages * self.settings.page_tokens and (table.hot is not None or not table.hot_required):
-            return None
-        refusal = self._refuse(growth_need(self.pools, table, num_tokens=num_tokens))
-        if refusal is None:
-            extend(self.pools, table, num_tokens=num_tokens)
-        return refusal
+    def grow(self, wanted: Sequence[tuple[str, int]]) -> bool:
+        tables, page_tokens = self.pools.tables, self.settings.page_tokens
+        growths = []
+        for request_id, num_tokens in wanted:
+            table = tables[request_id]
+            if num_tokens > table.num_pages * page_tokens or (table.hot_required and table.hot is None):
+                growths.append((table, num_tokens))
+        if not growths:
+            return True
+        if len(wanted) > 1 and any(tables[request_id].has_new_copies for request_id, _ in wanted):
+            return False  # one of them may be published, take the place of an older copy, and be lost by the next one's growth
+        needs = [growth_need(self.pools, table, num_tokens=num_tokens) for table, num_tokens in growths]
+        if self._refuse(Need(sum(need.device for need in needs), sum(need.host for need in needs))) is not None:
+            return False
+        extend(self.pools, growths)
+        return True
 
     def publish(self, request_id: str, *, num_tokens: int) -> None:
         if self.settings.caches_prefixes:

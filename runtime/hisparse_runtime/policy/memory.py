@@ -1,6 +1,6 @@
 """What a scheduler asks of the memory that it schedules into, whichever way that is run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -56,8 +56,11 @@ class MemoryPolicy(Protocol):
     def resume(self, request_id: str, *, num_tokens: int, full_tokens: int) -> Refusal | None:
         """As `admit`, of a request whose import has arrived."""
 
-    def grow(self, request_id: str, *, num_tokens: int) -> Refusal | None:
-        """Gives a running request a place for `num_tokens` tokens in all."""
+    def grow(self, wanted: Sequence[tuple[str, int]]) -> bool:
+        """Gives running requests (id, tokens in all) a place for their tokens, as if one after the other was grown and published.
+
+        False: not together, and nothing has changed. For one request it means that there is no room.
+        """
 
     def publish(self, request_id: str, *, num_tokens: int) -> None:
         """Lets others find the full pages of the first `num_tokens` tokens, as soon as they may."""

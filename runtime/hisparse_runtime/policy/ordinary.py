@@ -4,7 +4,7 @@ Mode `preempt` has the device pool only; mode `offload` has a tier behind it, fr
 request runs. A page is one block here, latents and indexer keys together.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,21 +129,21 @@ class OrdinaryMemory:
         if self.settings.pages(full_tokens) - self.tables[request_id].num_pages > self.device.num_free:
             self.totals.deferred_by_device += 1
             return Refusal.DEVICE
-        refusal = self.grow(request_id, num_tokens=num_tokens)
-        if refusal is None:
-            self._note_allocated(self.tables[request_id])
-        return refusal
-
-    def grow(self, request_id: str, *, num_tokens: int) -> Refusal | None:
-        table = self.tables[request_id]
-        new = self.settings.pages(num_tokens) - table.num_pages
-        if new <= 0:
-            return None
-        if new > self.device.num_free:
+        if not self.grow([(request_id, num_tokens)]):
             return Refusal.DEVICE
-        table.append(self.device.take(new))
-        self._count(new)
+        self._note_allocated(self.tables[request_id])
         return None
+
+    def grow(self, wanted: Sequence[tuple[str, int]]) -> bool:
+        tables, pages = self.tables, self.settings.pages
+        new = [pages(num_tokens) - tables[request_id].num_pages for request_id, num_tokens in wanted]
+        if sum(count for count in new if count > 0) > self.device.num_free:
+            return False
+        for (request_id, _), count in zip(wanted, new, strict=True):
+            if count > 0:
+                tables[request_id].append(self.device.take(count))
+                self._count(count)
+        return True
 
     def publish(self, request_id: str, *, num_tokens: int) -> None:
         if not self.settings.caches_prefixes:

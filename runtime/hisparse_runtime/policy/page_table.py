@@ -127,6 +127,11 @@ class PageTable:
         return self._valid[: self.num_pages]
 
     @property
+    def has_new_copies(self) -> bool:
+        """Whether the next publication may let others find pages of it on the device."""
+        return self.num_copies_recorded < self.num_ready
+
+    @property
     def num_pinnable(self) -> int:
         """Pages before the tail: only those are ever unpinned."""
         return self.num_pages - TAIL_PAGES

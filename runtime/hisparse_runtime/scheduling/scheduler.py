@@ -108,18 +108,34 @@ class Scheduler:
         return outputs
 
     def _schedule_running(self, step: Step) -> None:
+        """Together, as long as there is room for all of them."""
+        shares, budget = [], step.budget
+        for request in self.running:
+            if budget <= 0:
+                break
+            count = self._share(request, budget)
+            if count > 0:
+                shares.append((request, count))
+                budget -= count
+        if self.memory.grow([self._growth(request, count) for request, count in shares]):
+            for request, count in shares:
+                self._run_on(request, count, step)
+        else:
+            self._schedule_running_in_turn(step)
+
+    def _schedule_running_in_turn(self, step: Step) -> None:
+        """One after the other, the last ones giving way to the first."""
         settings, memory = self.settings, self.memory
         index = 0
         while index < len(self.running) and step.budget > 0:
             request = self.running[index]
-            count = min(request.num_missing, step.budget, settings.max_model_len - 1 - request.num_computed)
-            if count <= 0 or request.has_scheduled_its_end:
+            count = self._share(request, step.budget)
+            if count <= 0:
                 index += 1
                 continue
-            end = request.num_computed + count
-            num_tokens = min(end + settings.lookahead_tokens, settings.max_model_len)
-            refusal = memory.grow(request.request_id, num_tokens=num_tokens)
-            while refusal is not None:
+            growth = [self._growth(request, count)]
+            has_room = memory.grow(growth)
+            while not has_room:
                 victim = max(self.running) if settings.by_priority else self.running[-1]
                 if memory.will_free_blocks or not self._can_free(victim):
                     step.stalled.append(request.request_id)
@@ -130,14 +146,29 @@ class Scheduler:
                 self._preempt(victim, step)
                 if victim is request:
                     break
-                refusal = memory.grow(request.request_id, num_tokens=num_tokens)
-            if refusal is None:
-                memory.publish(request.request_id, num_tokens=min(end, len(request.tokens)))
-                step.add_running(request, count)
+                has_room = memory.grow(growth)
+            if has_room:
+                self._run_on(request, count, step)
                 index += 1
             elif not (settings.by_priority and self._is_newest):
                 return
             # By priority those behind it are more urgent, and it has just made room for them.
+
+    def _share(self, request: Request, budget: int) -> int:
+        """Tokens of a running request in the next step; not above 0: it sits out."""
+        if request.has_scheduled_its_end:
+            return 0
+        return min(request.num_missing, budget, self.settings.max_model_len - 1 - request.num_computed)
+
+    def _growth(self, request: Request, count: int) -> tuple[str, int]:
+        """For how many tokens it needs a place in all."""
+        end = request.num_computed + count + self.settings.lookahead_tokens
+        return request.request_id, min(end, self.settings.max_model_len)
+
+    def _run_on(self, request: Request, count: int, step: Step) -> None:
+        """It has its memory."""
+        self.memory.publish(request.request_id, num_tokens=min(request.num_computed + count, len(request.tokens)))
+        step.add_running(request, count)
 
     def _preempt(self, request: Request, step: Step) -> None:
         """Back to the queue; what others may find of its pages it will find itself."""

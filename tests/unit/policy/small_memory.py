@@ -48,13 +48,13 @@ class SmallMemory:
             self.memory.publish(request_id, num_tokens=len(tokens))
         return refusal
 
-    def grow(self, request_id: str, tokens: Sequence[int]) -> Refusal | None:
+    def grow(self, request_id: str, tokens: Sequence[int]) -> bool:
         self.tokens[request_id] += tokens
         num_tokens = len(self.tokens[request_id])
-        refusal = self.memory.grow(request_id, num_tokens=num_tokens)
-        if refusal is None:
+        has_room = self.memory.grow([(request_id, num_tokens)])
+        if has_room:
             self.memory.publish(request_id, num_tokens=num_tokens)
-        return refusal
+        return has_room
 
     def step(self, *request_ids: str) -> StepChanges:
         """A batch of these requests, with all of their tokens computed."""
@@ -75,7 +75,7 @@ class SmallMemory:
     def make_hot(self, request_id: str) -> None:
         """The request gets a hot region, and gives its clean pages up."""
         self.table(request_id).hot_required = True
-        assert self.grow(request_id, []) is None
+        assert self.grow(request_id, [])
         self.step_and_acknowledge(request_id)
 
     def fill(self, request_id: str, *, leaving: int) -> None:
