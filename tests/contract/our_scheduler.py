@@ -143,10 +143,10 @@ class OurScheduler:
     def _listen(self, memory: HiSparseMemory) -> None:
         lose = memory.pools.frames._on_lost
 
-        def lost(number: int, pages: Numbers) -> None:
+        def lost(number: int, pages: list[int]) -> None:
             table = memory.pools._numbered[number]
             assert table is not None
-            self._lost.setdefault(table.request_id, set()).update(pages.tolist())
+            self._lost.setdefault(table.request_id, set()).update(pages)
             lose(number, pages)
 
         memory.pools.frames._on_lost = lost
@@ -188,7 +188,7 @@ class OurScheduler:
             pending=pages_text(table.pages_in(PageState.PENDING).tolist()),
             pinned_clean=pages_text(table.pages_in(PageState.CLEAN_PINNED).tolist()),
             unpinned=pages_text(table.pages_in(PageState.UNPINNED).tolist()),
-            stale=pages_text({page for pages in table.stale for page in pages.tolist()}),
+            stale=pages_text(set(table.stale)),
             synced_pages=table.num_synced,
             hot=table.can_read_host,
             hot_required=table.hot_required,

@@ -87,11 +87,10 @@ class BlockPool:
         if len(free):
             self.queue.append(free)
 
-    def publish(self, names: PageNames, blocks: Blocks, *, first_page: int) -> None:
-        """From now on a prefix hit finds the pages from `first_page` on in `blocks`."""
+    def publish(self, names: list[bytes], blocks: list[int]) -> None:
+        """From now on a prefix hit finds the pages of these names in `blocks`."""
         self._is_named[blocks] = True
-        for name, block in zip(names.between(first_page, first_page + len(blocks)), blocks.tolist(), strict=True):
-            self.index.add(name, block)
+        self.index.add(names, blocks)
 
     def find(self, names: PageNames, *, max_pages: int) -> Blocks:
         """Blocks of the longest prefix of at most `max_pages` pages."""
@@ -113,8 +112,7 @@ class BlockPool:
     def _forget(self, named: Blocks) -> None:
         self._is_named[named] = False
         self.num_cached -= len(named)
-        for block in named.tolist():
-            self.index.forget(block)
+        self.index.forget(named.tolist())
 
     def _let_go(self, blocks: Blocks) -> Blocks:
         left = self.holders[blocks] - 1

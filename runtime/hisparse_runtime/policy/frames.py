@@ -35,7 +35,7 @@ def distinct(numbers: Numbers) -> Numbers:
 class Frames:
     """Frame numbers are handed out again, so one names a page only as long as it is held, read, or a copy."""
 
-    def __init__(self, *, num_groups: int, num_device_blocks: int, on_lost: Callable[[int, Numbers], None]) -> None:
+    def __init__(self, *, num_groups: int, num_device_blocks: int, on_lost: Callable[[int, list[int]], None]) -> None:
         """`on_lost(reader, pages)`: the pool takes these pages of the reader's."""
         count = (num_device_blocks - 1) // num_groups + 1
         self.num_groups = num_groups
@@ -171,4 +171,4 @@ class Frames:
         self._reader[frames] = 0
         self.end(frames)
         for reader, pages in sorted(lost.items()):
-            self._on_lost(reader, np.array(pages, dtype=np.int32))
+            self._on_lost(reader, pages)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from hisparse_runtime.policy.residency import finish_import, materialise, update
 from hisparse_runtime.policy.settings import PolicySettings
 from hisparse_runtime.policy.step_changes import PageTransfer, StepChanges, TableChange
 from hisparse_runtime.policy.telemetry import HOST_ONLY, ResidencyCounts
-from hisparse_runtime.policy.transfers import Transfer, Transfers
+from hisparse_runtime.policy.transfers import Transfers
 
 _NONE = np.empty(0, dtype=np.int32)
 
@@ -52,7 +53,6 @@ class HiSparseMemory:
             else None
         )
         self.leftovers: list[Leftover] = []  # closed but not given back, for checks
-        self._batch: list[tuple[PageTable, int]] = []
         self._allocated: list[Blocks] = []  # of requests that got memory since the step before, for the tier
 
     @property
@@ -140,9 +140,10 @@ class HiSparseMemory:
         extend(self.pools, growths)
         return True
 
-    def publish(self, request_id: str, *, num_tokens: int) -> None:
+    def publish(self, wanted: Sequence[tuple[str, int]]) -> None:
         if self.settings.caches_prefixes:
-            publish(self.pools, self.pools.tables[request_id], num_tokens=num_tokens)
+            tables = self.pools.tables
+            publish(self.pools, [(tables[request_id], num_tokens) for request_id, num_tokens in wanted])
 
     def note_finished(self, request_id: str, *, num_tokens: int) -> None:
         if self.tier is not None:
@@ -164,11 +165,6 @@ class HiSparseMemory:
         self.leftovers.remove(leftover)
         give_back(self.pools, leftover)
 
-    def advance(self, request_id: str, *, num_tokens: int) -> None:
-        table = self.pools.tables[request_id]
-        materialise(self.pools, self.transfers, table, num_tokens=num_tokens)
-        self._batch.append((table, num_tokens))
-
     def finish_import(self, request_id: str) -> None:
         finish_import(self.pools, self.transfers, self.pools.tables[request_id])
 
@@ -182,33 +178,34 @@ class HiSparseMemory:
     def acknowledge_jobs(self, job_ids: Iterable[int]) -> list[str]:
         return self.tier.acknowledge(job_ids) if self.tier is not None else []
 
-    def take_changes(self) -> StepChanges:
-        batch, self._batch = self._batch, []
-        update(self.pools, [table for table, _ in batch])
-        changes = {
-            table.request_id: self._change(table)
-            for table, _ in batch
-            if table.stale or table.num_synced < table.num_pages or table.hot_grant != table.synced_hot_grant
-        }
+    def take_changes(self, batch: Sequence[tuple[str, int]]) -> StepChanges:
+        tables = [self.pools.tables[request_id] for request_id, _ in batch]
+        page_tokens = self.settings.page_tokens
+        for table, (_, num_tokens) in zip(tables, batch, strict=True):
+            num_full = num_tokens // page_tokens
+            if num_full > table.num_planned or table.passed_over:
+                materialise(self.pools, self.transfers, table, num_full=num_full)
+        update(self.pools, tables)
+        changes = self._take_table_changes(tables)
         fresh = [change.host for change in changes.values()]
-        jobs, flushed = self._plan_jobs(batch, changes)
+        jobs, flushed = self._plan_jobs(tables, batch, changes)
         return StepChanges(
             tables=changes,
-            transfers=[self._page_transfer(transfer) for transfer in self.transfers.take_to_send()],
+            transfers=self._take_page_transfers(),
             fresh_host_blocks=np.concatenate(fresh) if fresh else _NONE,
-            is_all_resident=not any(table.counts[HOST_ONLY] for table, _ in batch),
+            is_all_resident=not any(table.counts[HOST_ONLY] for table in tables),
             jobs=jobs,
             flushed_jobs=flushed,
         )
 
     def _plan_jobs(
-        self, batch: list[tuple[PageTable, int]], changes: dict[str, TableChange]
+        self, tables: list[PageTable], batch: Sequence[tuple[str, int]], changes: dict[str, TableChange]
     ) -> tuple[list[OffloadJob], list[int]]:
         if self.tier is None:
             return [], []
         allocated, self._allocated = self._allocated, []
         return self.tier.plan_jobs(
-            ((table.request_id, table.indexer, num_tokens) for table, num_tokens in batch),
+            ((request_id, table.indexer, num_tokens) for table, (request_id, num_tokens) in zip(tables, batch, strict=True)),
             allocated=[*allocated, *(change.indexer for change in changes.values())],
         )
 
@@ -221,20 +218,31 @@ class HiSparseMemory:
             hot = _NONE if table.hot is None else table.hot.ravel()
             self._allocated += (table.host.copy(), self.pools.frames.blocks[table.frames].ravel(), hot)
 
-    def _change(self, table: PageTable) -> TableChange:
-        start, end = table.num_synced, table.num_pages
-        moved = np.arange(start, end, dtype=np.int32)
-        if table.stale:
-            moved = np.concatenate((table.take_stale(), moved))
-        table.num_synced = end
-        hot = table.hot if table.hot_grant != table.synced_hot_grant else None
-        table.synced_hot_grant = table.hot_grant
-        resident = self.pools.frames.blocks[table.frames[moved]].T
-        return TableChange(start, table.host[start:], table.indexer[start:], moved, resident, hot)
+    def _take_table_changes(self, batch: list[PageTable]) -> dict[str, TableChange]:
+        tables = [table for table in batch if table.has_changed]
+        starts = [table.num_synced for table in tables]
+        moved = [table.take_moved() for table in tables]
+        frames = [frame for table, pages in zip(tables, moved, strict=True) for frame in table.frames_of(pages)]
+        all_pages = np.array([*chain.from_iterable(moved)], dtype=np.int32)
+        all_blocks = self.pools.frames.blocks[np.array(frames, dtype=np.int32)]
+        changes = {}
+        at = 0
+        for table, start, pages in zip(tables, starts, moved, strict=True):
+            end = at + len(pages)
+            hot = table.hot if table.hot_grant != table.synced_hot_grant else None
+            table.synced_hot_grant = table.hot_grant
+            changes[table.request_id] = TableChange(
+                start, table.host[start:], table.indexer[start:], all_pages[at:end], all_blocks[at:end].T, hot
+            )
+            at = end
+        return changes
 
-    def _page_transfer(self, transfer: Transfer) -> PageTransfer:
-        number, table, page, frame, host_block, is_restore = transfer
-        return PageTransfer(number, table.request_id, page, self.pools.frames.blocks[frame], host_block, is_restore)
+    def _take_page_transfers(self) -> list[PageTransfer]:
+        blocks = self.pools.frames.blocks
+        return [
+            PageTransfer(number, table.request_id, page, blocks[frame], host_block, is_restore)
+            for number, table, page, frame, host_block, is_restore in self.transfers.take_to_send()
+        ]
 
     def _refuse(self, need: Need, *, reserved_blocks: int = 0) -> Refusal | None:
         if need.host > self.pools.host.num_free:

@@ -37,7 +37,10 @@ class Admission:
 
 
 class MemoryPolicy(Protocol):
-    """One caller, between steps. In a step: acknowledge, (admit | resume | grow, publish)*, advance, take_changes."""
+    """One caller, between steps. In a step: acknowledge, (admit | resume | grow, publish)*, take_changes.
+
+    `wanted` is in the order of the batch: request ids and numbers of tokens.
+    """
 
     def find_hit(self, names: PageNames, *, num_tokens: int) -> PrefixHit:
         """The longest prefix of a request of `num_tokens` tokens that leaves one to compute."""
@@ -57,13 +60,13 @@ class MemoryPolicy(Protocol):
         """As `admit`, of a request whose import has arrived."""
 
     def grow(self, wanted: Sequence[tuple[str, int]]) -> bool:
-        """Gives running requests (id, tokens in all) a place for their tokens, as if one after the other was grown and published.
+        """Gives running requests a place for so many tokens in all, as if one after the other was grown and published.
 
         False: not together, and nothing has changed. For one request it means that there is no room.
         """
 
-    def publish(self, request_id: str, *, num_tokens: int) -> None:
-        """Lets others find the full pages of the first `num_tokens` tokens, as soon as they may."""
+    def publish(self, wanted: Sequence[tuple[str, int]]) -> None:
+        """Lets others find the full pages of so many tokens from the start, as soon as they may."""
 
     def note_finished(self, request_id: str, *, num_tokens: int) -> None:
         """The request has ended with the KV of `num_tokens` tokens; its memory is closed now or later."""
@@ -73,11 +76,8 @@ class MemoryPolicy(Protocol):
 
     def give_back(self, leftover: Leftover) -> None: ...
 
-    def advance(self, request_id: str, *, num_tokens: int) -> None:
-        """The request is in the batch, which computes up to `num_tokens` of its known tokens."""
-
-    def take_changes(self) -> StepChanges:
-        """What the executor has to know before it runs the batch of the requests that were advanced."""
+    def take_changes(self, batch: Sequence[tuple[str, int]]) -> StepChanges:
+        """What the executor has to know before it runs these requests, each up to so many of its known tokens."""
 
     def finish_import(self, request_id: str) -> None:
         """All imported tokens have arrived."""

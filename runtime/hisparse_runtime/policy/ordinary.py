@@ -64,7 +64,6 @@ class OrdinaryMemory:
         self.tables: dict[str, BlockTable] = {}
         self.leftovers: list[Leftover] = []  # closed but not given back, for checks
         self.totals = ResidencyCounts()
-        self._batch: list[tuple[str, int]] = []
         self._allocated: list[Blocks] = []  # of requests that got memory since the step before, for the tier
 
     @property
@@ -145,14 +144,20 @@ class OrdinaryMemory:
                 self._count(count)
         return True
 
-    def publish(self, request_id: str, *, num_tokens: int) -> None:
+    def publish(self, wanted: Sequence[tuple[str, int]]) -> None:
         if not self.settings.caches_prefixes:
             return
-        table = self.tables[request_id]
-        pages = min(num_tokens // self.settings.page_tokens, table.names.num_full)
-        if pages > table.num_published:
-            self.device.publish(table.names, table.blocks[table.num_published : pages], first_page=table.num_published)
-            table.num_published = pages
+        names: list[bytes] = []
+        blocks: list[int] = []
+        for request_id, num_tokens in wanted:
+            table = self.tables[request_id]
+            start, pages = table.num_published, num_tokens // self.settings.page_tokens
+            if pages > start:
+                table.num_published = min(pages, table.names.num_full)
+                names += table.names.between(start, table.num_published)
+                blocks += table.blocks[start : table.num_published].tolist()
+        if blocks:
+            self.device.publish(names, blocks)
 
     def note_finished(self, request_id: str, *, num_tokens: int) -> None:
         if self.tier is not None:
@@ -176,11 +181,7 @@ class OrdinaryMemory:
         self.leftovers.remove(leftover)
         self.device.release(leftover.indexer[::-1])
 
-    def advance(self, request_id: str, *, num_tokens: int) -> None:
-        self._batch.append((request_id, num_tokens))
-
-    def take_changes(self) -> StepChanges:
-        batch, self._batch = self._batch, []
+    def take_changes(self, batch: Sequence[tuple[str, int]]) -> StepChanges:
         tables = {}
         for request_id, _ in batch:
             table = self.tables[request_id]
@@ -194,7 +195,7 @@ class OrdinaryMemory:
             tables=tables, transfers=[], fresh_host_blocks=_NONE, is_all_resident=True, jobs=jobs, flushed_jobs=flushed
         )
 
-    def _plan_jobs(self, batch: list[tuple[str, int]], changes: dict[str, TableChange]) -> tuple[list[OffloadJob], list[int]]:
+    def _plan_jobs(self, batch: Sequence[tuple[str, int]], changes: dict[str, TableChange]) -> tuple[list[OffloadJob], list[int]]:
         if self.tier is None:
             return [], []
         allocated, self._allocated = self._allocated, []

@@ -1,9 +1,11 @@
 """One request's pages: where each one is, in which state, and what the worker knows of that."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hisparse_runtime.policy.frames import NO_FRAME, Numbers, distinct
+from hisparse_runtime.policy.frames import NO_FRAME, Numbers
 from hisparse_runtime.policy.free_queue import Blocks
 from hisparse_runtime.policy.prefix import PageNames
 from hisparse_runtime.policy.settings import TAIL_PAGES
@@ -28,7 +30,10 @@ class PageTable:
 
     `num_ready` pages from the start on are complete on the host, `num_published` of them can be found by others, and
     `publish_to` is where publication has to go on to (None: it has arrived). Pages up to `num_planned` were looked at for
-    write-back; those that had to be left out are in `passed_over`.
+    write-back; those that had to be left out are in `passed_over`. `stale` are pages below `num_synced` of which the worker does
+    not know where they are now, some of them more than once.
+
+    Pages that change are lists, of one page as a rule: it is set as a number, in a tenth of the time of an array of one.
     """
 
     __slots__ = (
@@ -96,7 +101,7 @@ class PageTable:
         self.pages_to_adopt = 0
         self.unpinned_below = 0  # clean pages below this one are unpinned, as far as the tail allowed
         self.num_synced = 0
-        self.stale: list[Numbers] = []
+        self.stale: list[int] = []
 
     @property
     def can_read_host(self) -> bool:
@@ -125,6 +130,11 @@ class PageTable:
     def valid(self) -> NDArray[np.bool_]:
         """Whether the host's copy is complete."""
         return self._valid[: self.num_pages]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the worker has to be told something."""
+        return bool(self.stale) or self.num_synced < self.num_pages or self.hot_grant != self.synced_hot_grant
 
     @property
     def has_new_copies(self) -> bool:
@@ -162,23 +172,35 @@ class PageTable:
         self._states[page] = DIRTY
         self._shift(HOST_ONLY, DIRTY, 1)
 
-    def move(self, pages: Numbers | list[int], before: int, after: int, *, count: int) -> None:
-        """`count` pages go from one state to the next."""
-        self._states[pages] = after
-        self._shift(before, after, count)
+    def move(self, pages: list[int], before: int, after: int) -> None:
+        """They go from one state to the next."""
+        self._states[pages[0] if len(pages) == 1 else pages] = after
+        self._shift(before, after, len(pages))
 
-    def drop_frames(self, pages: Numbers) -> None:
+    def states_of(self, pages: Sequence[int]) -> list[int]:
+        state = self._states.item
+        return [state(page) for page in pages]
+
+    def frames_of(self, pages: Sequence[int]) -> list[int]:
+        frame = self._frames.item
+        return [frame(page) for page in pages]
+
+    def is_valid(self, page: int) -> bool:
+        """Whether the host's copy is complete."""
+        return bool(self._valid.item(page))
+
+    def drop_frames(self, pages: list[int]) -> None:
         """The worker has to read these pages from the host from now on."""
-        self._frames[pages] = NO_FRAME
+        self._frames[pages[0] if len(pages) == 1 else pages] = NO_FRAME
         self._note_stale(pages)
 
-    def adopt_frames(self, pages: Numbers, frames: Numbers) -> None:
+    def adopt_frames(self, pages: list[int], frames: Numbers) -> None:
         """These pages are read in frames that somebody else filled."""
         self._frames[pages] = frames
         self._note_stale(pages)
 
     def mark_valid(self, pages: list[int]) -> None:
-        self._valid[pages] = True
+        self._valid[pages[0] if len(pages) == 1 else pages] = True
 
     def reset_valid(self, num_valid: int) -> None:
         """Exactly the first pages are complete on the host."""
@@ -188,13 +210,14 @@ class PageTable:
 
     def advance_ready(self) -> None:
         """Extends the ready prefix over pages that have become valid."""
-        while self.num_ready < self.num_pages and self._valid[self.num_ready]:
+        while self.num_ready < self.num_pages and self._valid.item(self.num_ready):
             self.num_ready += 1
 
-    def take_stale(self) -> Numbers:
-        """Pages below `num_synced` whose place the worker does not know, ascending, of which there are some; it is told now."""
-        pages = distinct(np.concatenate(self.stale))
+    def take_moved(self) -> list[int]:
+        """Pages whose place the worker does not know, ascending; it is told now."""
+        pages = [*sorted(set(self.stale)), *range(self.num_synced, self.num_pages)]
         self.stale = []
+        self.num_synced = self.num_pages
         return pages
 
     def leave(self) -> None:
@@ -228,10 +251,8 @@ class PageTable:
             self.totals.requests[residency] += 1
             self.residency = residency
 
-    def _note_stale(self, pages: Numbers) -> None:
-        known = pages[pages < self.num_synced]
-        if len(known):
-            self.stale.append(known)
+    def _note_stale(self, pages: list[int]) -> None:
+        self.stale += [page for page in pages if page < self.num_synced]
 
     def _reserve(self, num_pages: int) -> None:
         if num_pages <= len(self._host):

@@ -1,7 +1,7 @@
 """Everything that the parts of the policy share: the pools, the frames over the device pool, and the requests' tables."""
 
 from hisparse_runtime.policy.block_pool import BlockPool
-from hisparse_runtime.policy.frames import Frames, Numbers
+from hisparse_runtime.policy.frames import Frames
 from hisparse_runtime.policy.free_queue import Blocks
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.policy.prefix import PageNames
@@ -47,11 +47,11 @@ class Pools:
         self._numbered[table.number] = None
         self._free_numbers.append(table.number)
 
-    def _lose_pages(self, number: int, pages: Numbers) -> None:
+    def _lose_pages(self, number: int, pages: list[int]) -> None:
         """The pool took the frames of these pages: in all groups, and for every reader."""
         table = self._numbered[number]
-        assert table is not None, f"table {number} is closed but reads pages {pages.tolist()}"
-        table.move(pages, UNPINNED, HOST_ONLY, count=len(pages))
+        assert table is not None, f"table {number} is closed but reads pages {pages}"
+        table.move(pages, UNPINNED, HOST_ONLY)
         table.drop_frames(pages)
         table.hot_required = True
         self.totals.lost_pages += len(pages)

@@ -63,28 +63,33 @@ class PrefixIndex:
     def name_of(self, block: int) -> bytes | None:
         return self._names[block]
 
-    def add(self, name: bytes, block: int) -> None:
-        self._names[block] = name
-        blocks = self._blocks.part(name)
-        others = blocks.setdefault(name, block)
-        if isinstance(others, list):
-            others.append(block)
-        elif others != block:
-            blocks[name] = [others, block]
+    def add(self, names: list[bytes], blocks: list[int]) -> None:
+        """From now on each of `blocks` has the content of that name."""
+        part = self._blocks.part
+        for name, block in zip(names, blocks, strict=True):
+            self._names[block] = name
+            found = part(name)
+            others = found.setdefault(name, block)
+            if isinstance(others, list):
+                others.append(block)
+            elif others != block:
+                found[name] = [others, block]
 
-    def forget(self, block: int) -> None:
-        """The block is handed out for another content."""
-        name = self._names[block]
-        assert name is not None, f"block {block} has no name"
-        self._names[block] = None
-        blocks = self._blocks.part(name)
-        others = blocks[name]
-        if isinstance(others, list):
-            others.remove(block)
-            if len(others) == 1:
-                blocks[name] = others[0]
-        else:
-            del blocks[name]
+    def forget(self, blocks: list[int]) -> None:
+        """They are handed out for another content."""
+        part = self._blocks.part
+        for block in blocks:
+            name = self._names[block]
+            assert name is not None, f"block {block} has no name"
+            self._names[block] = None
+            found = part(name)
+            others = found[name]
+            if isinstance(others, list):
+                others.remove(block)
+                if len(others) == 1:
+                    found[name] = others[0]
+            else:
+                del found[name]
 
     def named_blocks(self) -> dict[int, bytes]:
         return {block: name for block, name in enumerate(self._names) if name is not None}

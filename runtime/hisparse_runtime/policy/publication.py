@@ -4,34 +4,55 @@ Pages become complete on the host about a chunk behind the computation, so the p
 is preempted in the middle of a long prompt finds its own beginning again.
 """
 
+from collections.abc import Iterable
+
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.policy.pools import Pools
 from hisparse_runtime.policy.telemetry import PENDING
 
 
-def publish(pools: Pools, table: PageTable, *, num_tokens: int) -> None:
-    """The first `num_tokens` tokens are computed, or will be by the step that is being planned: publish them when durable."""
-    pages = num_tokens // pools.settings.page_tokens
-    if pages <= min(table.num_published, table.num_ready, table.num_copies_recorded, table.num_indexer_published):
-        table.publish_to = None
-        return
-    _publish_indexer(pools, table, min(pages, table.names.num_full))
-    table.publish_to = pages
-    publish_ready(pools, table)
+def publish(pools: Pools, wanted: Iterable[tuple[PageTable, int]]) -> None:
+    """So many tokens are computed, or will be by the step that is being planned: publish their pages when durable."""
+    page_tokens = pools.settings.page_tokens
+    unfinished = []
+    names: list[bytes] = []
+    blocks: list[int] = []
+    for table, num_tokens in wanted:
+        pages = num_tokens // page_tokens
+        if pages <= min(table.num_published, table.num_ready, table.num_copies_recorded, table.num_indexer_published):
+            table.publish_to = None
+            continue
+        table.publish_to = pages
+        unfinished.append(table)
+        start, stop = table.num_indexer_published, min(pages, table.names.num_full)
+        if stop > start:
+            names += table.names.between(start, stop)
+            blocks += table.indexer[start:stop].tolist()
+            table.num_indexer_published = stop
+    if blocks:
+        pools.device.publish(names, blocks)
+    publish_ready(pools, unfinished)
 
 
-def publish_ready(pools: Pools, table: PageTable) -> None:
+def publish_ready(pools: Pools, tables: Iterable[PageTable]) -> None:
     """Publishes as much as has become durable of what `publish` was asked for."""
-    if table.publish_to is None:
-        return
-    pages = min(table.publish_to, table.num_ready)
-    named = min(pages, table.names.num_full)
-    if named > table.num_published:
-        pools.host.publish(table.names, table.host[table.num_published : named], first_page=table.num_published)
-        table.num_published = named
-    _record_copies(pools, table, min(pages, table.num_pages))
-    if table.num_ready >= table.publish_to:
-        table.publish_to = None
+    names: list[bytes] = []
+    blocks: list[int] = []
+    for table in tables:
+        if table.publish_to is None:
+            continue
+        pages = min(table.publish_to, table.num_ready)
+        start, stop = table.num_published, min(pages, table.names.num_full)
+        if stop > start:
+            names += table.names.between(start, stop)
+            blocks += table.host[start:stop].tolist()
+            table.num_published = stop
+        if pages > table.num_copies_recorded:
+            _record_copies(pools, table, min(pages, table.num_pages))
+        if table.num_ready >= table.publish_to:
+            table.publish_to = None
+    if blocks:
+        pools.host.publish(names, blocks)
 
 
 def detach(pools: Pools, table: PageTable) -> None:
@@ -49,27 +70,17 @@ def publish_detached(pools: Pools, table: PageTable) -> None:
     assert table.leased_host is not None
     blocks = table.leased_host
     table.advance_ready()
-    named = min(table.num_ready, len(blocks), table.names.num_full)
-    if named > table.num_published:
-        pools.host.publish(table.names, blocks[table.num_published : named], first_page=table.num_published)
+    start, stop = table.num_published, min(table.num_ready, len(blocks), table.names.num_full)
+    if stop > start:
+        pools.host.publish(table.names.between(start, stop), blocks[start:stop].tolist())
     pools.host.release(blocks[::-1])
     table.leased_host = None
 
 
-def _publish_indexer(pools: Pools, table: PageTable, pages: int) -> None:
-    if pages > table.num_indexer_published:
-        start = table.num_indexer_published
-        pools.device.publish(table.names, table.indexer[start:pages], first_page=start)
-        table.num_indexer_published = pages
-
-
 def _record_copies(pools: Pools, table: PageTable, pages: int) -> None:
-    start = table.num_copies_recorded
-    if pages <= start:
-        return
+    published = range(table.num_copies_recorded, min(pages, table.num_published))
     table.num_copies_recorded = pages
-    published = slice(start, min(pages, table.num_published))
     names = table.names.between(published.start, published.stop)
-    for name, frame, state in zip(names, table.frames[published].tolist(), table.states[published].tolist(), strict=True):
+    for name, frame, state in zip(names, table.frames_of(published), table.states_of(published), strict=True):
         if frame and state != PENDING:
             pools.frames.record_copy(name, frame)

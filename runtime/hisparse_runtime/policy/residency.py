@@ -10,20 +10,20 @@ from hisparse_runtime.policy.telemetry import CLEAN_PINNED, DIRTY, HOST_ONLY, PE
 from hisparse_runtime.policy.transfers import Transfers, unpin
 
 
-def materialise(pools: Pools, transfers: Transfers, table: PageTable, *, num_tokens: int) -> None:
-    """Plans the write-back of every page that is full once the step has computed `num_tokens` tokens.
+def materialise(pools: Pools, transfers: Transfers, table: PageTable, *, num_full: int) -> None:
+    """Plans the write-back of the first `num_full` pages, which are full once the step is computed.
 
     Eagerly, while they are served from the device: under pressure no copy has to be waited for. A page that is being restored
     is looked at again in the next step, and so are those that exceed the step's budget.
     """
-    num_full = num_tokens // pools.settings.page_tokens
-    if num_full <= table.num_planned and not table.passed_over:
-        return
-    states, valid = table.states, table.valid
     candidates = [*table.passed_over, *range(table.num_planned, num_full)]
     table.num_planned = max(table.num_planned, num_full)
-    dirty = [page for page in candidates if states[page] == DIRTY]
-    restoring = [page for page in candidates if states[page] == PENDING and not valid[page]]
+    dirty, restoring = [], []
+    for page, state in zip(candidates, table.states_of(candidates), strict=True):
+        if state == DIRTY:
+            dirty.append(page)
+        elif state == PENDING and not table.is_valid(page):
+            restoring.append(page)
     budget = max(pools.settings.max_transfers_per_step - len(transfers.to_send), 0)
     table.passed_over = sorted(restoring + dirty[budget:])
     if dirty:
@@ -71,8 +71,8 @@ def _take_clean(table: PageTable) -> list[int]:
     table.unpinned_below = stop
     if not table.counts[CLEAN_PINNED]:
         return []
-    states = table.states[start:stop].tolist()  # of one page, as a rule
-    return [page for page, state in enumerate(states, start) if state == CLEAN_PINNED][::-1]
+    pages = range(stop - 1, start - 1, -1)
+    return [page for page, state in zip(pages, table.states_of(pages), strict=True) if state == CLEAN_PINNED]
 
 
 def _adopt_copies(pools: Pools, table: PageTable) -> None:
@@ -85,10 +85,10 @@ def _adopt_copies(pools: Pools, table: PageTable) -> None:
     if not copies:
         return
     found = np.array([copies.part(name).get(name, 0) for name in table.names.between(0, count)], dtype=np.int32)
-    pages = np.flatnonzero((found != 0) & (table.states[:count] == HOST_ONLY)).astype(np.int32)
-    if len(pages):
+    pages = np.flatnonzero((found != 0) & (table.states[:count] == HOST_ONLY)).tolist()
+    if pages:
         pools.frames.hold(found[pages], pools.device)
-        table.move(pages, HOST_ONLY, CLEAN_PINNED, count=len(pages))
+        table.move(pages, HOST_ONLY, CLEAN_PINNED)
         table.adopt_frames(pages, found[pages])
         table.unpinned_below = 0
         pools.totals.adopted_pages += len(pages)

@@ -41,10 +41,10 @@ class Transfers:
 
     def plan(self, table: PageTable, pages: list[int], *, is_restore: bool = False) -> None:
         """A transfer for each of `pages`, which are dirty. To be followed by `hold_ends` before anybody gives anything back."""
-        frames, host = table.frames, table.host
-        table.move(pages, DIRTY, PENDING, count=len(pages))
-        for page in pages:
-            transfer = Transfer(self._next_id, table, page, int(frames[page]), int(host[page]), is_restore)
+        host = table.host
+        table.move(pages, DIRTY, PENDING)
+        for page, frame in zip(pages, table.frames_of(pages), strict=True):
+            transfer = Transfer(self._next_id, table, page, frame, host.item(page), is_restore)
             self.pending[self._next_id] = transfer
             self.to_send.append(transfer)
             self._next_id += 1
@@ -82,7 +82,7 @@ class Transfers:
                 self._complete(table, [transfer.page for transfer in run])
         for table in completed:
             table.advance_ready()
-            publish_ready(self._pools, table)
+        publish_ready(self._pools, completed)
 
     def will_free_blocks(self) -> bool:
         """Whether an acknowledgement that is due will free host blocks, or device blocks of a request that can read the host."""
@@ -105,7 +105,7 @@ class Transfers:
 
     def _complete(self, table: PageTable, written: list[int]) -> None:
         table.mark_valid(written)
-        table.move(written, PENDING, CLEAN_PINNED, count=len(written))
+        table.move(written, PENDING, CLEAN_PINNED)
         pinnable = [page for page in written if page < table.num_pinnable] if table.can_read_host else []
         if pinnable:
             unpin(self._pools, [(table, pinnable)])
@@ -115,21 +115,21 @@ class Transfers:
         pools = self._pools
         for transfer in run:
             page = [transfer.page]
-            if table.valid[transfer.page]:
-                table.move(page, PENDING, CLEAN_PINNED, count=1)
+            if table.is_valid(transfer.page):
+                table.move(page, PENDING, CLEAN_PINNED)
                 if table.can_read_host and transfer.page < table.num_pinnable:
                     unpin(pools, [(table, page)])
                 name = pools.host.index.name_of(transfer.host_block)
                 if name is not None:
                     pools.frames.record_copy(name, transfer.frame)
             else:
-                table.move(page, PENDING, DIRTY, count=1)
+                table.move(page, PENDING, DIRTY)
             pools.host.release(np.array([transfer.host_block], dtype=np.int32))
 
     def _complete_detached(self, table: PageTable, run: Iterable[Transfer]) -> None:
         pools = self._pools
         for transfer in run:
-            table.move([transfer.page], PENDING, CLEAN_PINNED, count=1)
+            table.move([transfer.page], PENDING, CLEAN_PINNED)
             if table.leased_host is not None:
                 if not transfer.is_restore:
                     table.mark_valid([transfer.page])
@@ -141,8 +141,8 @@ class Transfers:
 def unpin(pools: Pools, given_up: Sequence[tuple[PageTable, list[int]]]) -> None:
     """Gives up the frames of clean pages; their tables read them on until the pool takes them."""
     for table, pages in given_up:
-        table.move(pages, CLEAN_PINNED, UNPINNED, count=len(pages))
-    frames = np.concatenate([table.frames[pages] for table, pages in given_up])
+        table.move(pages, CLEAN_PINNED, UNPINNED)
+    frames = np.array([frame for table, pages in given_up for frame in table.frames_of(pages)], dtype=np.int32)
     if (pools.frames.holders[frames] > 1).any():
         # Of those who hold a frame together, only the last one to give it up makes it free.
         for table, pages in given_up:

@@ -62,7 +62,7 @@ class Imports:
             self._memory.give_back(leftover)
             request.num_computed = 0
         else:
-            self._memory.publish(request_id, num_tokens=request.num_computed)
+            self._memory.publish([(request_id, request.num_computed)])
             if request.num_computed == request.num_tokens:
                 request.num_computed -= 1  # its logits are needed
         request.status = RequestStatus.PREEMPTED if request.num_preemptions else RequestStatus.WAITING

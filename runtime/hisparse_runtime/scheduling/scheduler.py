@@ -118,8 +118,7 @@ class Scheduler:
                 shares.append((request, count))
                 budget -= count
         if self.memory.grow([self._growth(request, count) for request, count in shares]):
-            for request, count in shares:
-                self._run_on(request, count, step)
+            self._run_on(shares, step)
         else:
             self._schedule_running_in_turn(step)
 
@@ -148,7 +147,7 @@ class Scheduler:
                     break
                 has_room = memory.grow(growth)
             if has_room:
-                self._run_on(request, count, step)
+                self._run_on([(request, count)], step)
                 index += 1
             elif not (settings.by_priority and self._is_newest):
                 return
@@ -165,10 +164,11 @@ class Scheduler:
         end = request.num_computed + count + self.settings.lookahead_tokens
         return request.request_id, min(end, self.settings.max_model_len)
 
-    def _run_on(self, request: Request, count: int, step: Step) -> None:
-        """It has its memory."""
-        self.memory.publish(request.request_id, num_tokens=min(request.num_computed + count, len(request.tokens)))
-        step.add_running(request, count)
+    def _run_on(self, shares: list[tuple[Request, int]], step: Step) -> None:
+        """They have their memory."""
+        self.memory.publish([_known(request, count) for request, count in shares])
+        for request, count in shares:
+            step.add_running(request, count)
 
     def _preempt(self, request: Request, step: Step) -> None:
         """Back to the queue; what others may find of its pages it will find itself."""
@@ -244,7 +244,7 @@ class Scheduler:
         if imported:
             self._start_import(request, num_tokens=start, is_load=loaded > 0)
             return False
-        memory.publish(request.request_id, num_tokens=min(end, request.num_tokens))
+        memory.publish([(request.request_id, min(end, request.num_tokens))])
         self._run(request, step, start=start, count=count, num_drafts=num_drafts)
         return True
 
@@ -261,7 +261,7 @@ class Scheduler:
         )
         if not self._note_admission(request, step, refusal, cached_tokens=0, imported_tokens=0):
             return None
-        self.memory.publish(request.request_id, num_tokens=min(start + count, request.num_tokens))
+        self.memory.publish([(request.request_id, min(start + count, request.num_tokens))])
         self._run(request, step, start=start, count=count, num_drafts=num_drafts)
         return True
 
@@ -318,11 +318,8 @@ class Scheduler:
 
     def _plan(self, step: Step) -> StepPlan:
         settings, memory = self.settings, self.memory
-        scheduled = []
-        for request, count in step.counts.items():
-            memory.advance(request.request_id, num_tokens=min(request.num_computed + count, len(request.tokens)))
-            scheduled.append(step.scheduled(request, count, settings=settings))
-        changes = memory.take_changes()
+        scheduled = [step.scheduled(request, count, settings=settings) for request, count in step.counts.items()]
+        changes = memory.take_changes([_known(request, count) for request, count in step.counts.items()])
         self._num_scheduled_steps += bool(scheduled)
         for request, count in step.counts.items():
             request.note_scheduled(
@@ -357,7 +354,7 @@ class Scheduler:
                 continue
             self.counts.count_output(request, applied)
             if applied.is_publishable and (applied.had_placeholders or publishes_drafts):
-                self.memory.publish(request.request_id, num_tokens=request.num_computed - request.num_in_flight)
+                self.memory.publish([(request.request_id, request.num_computed - request.num_in_flight)])
             outputs.append(TokenOutput(request, applied.tokens, applied.finish_reason))
             if applied.finish_reason is not None:
                 self._finish(request, applied.finish_reason)
@@ -416,3 +413,8 @@ class Scheduler:
 
     def _make_queue(self) -> WaitingQueue:
         return PriorityQueue() if self.settings.by_priority else ArrivalQueue()
+
+
+def _known(request: Request, count: int) -> tuple[str, int]:
+    """How many of its tokens are computed once the step has run that has `count` of its positions, not all of which are known."""
+    return request.request_id, min(request.num_computed + count, len(request.tokens))

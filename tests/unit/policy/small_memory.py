@@ -45,22 +45,20 @@ class SmallMemory:
             )
         )
         if refusal is None and not imported_tokens:
-            self.memory.publish(request_id, num_tokens=len(tokens))
+            self.memory.publish([(request_id, len(tokens))])
         return refusal
 
     def grow(self, request_id: str, tokens: Sequence[int]) -> bool:
         self.tokens[request_id] += tokens
-        num_tokens = len(self.tokens[request_id])
-        has_room = self.memory.grow([(request_id, num_tokens)])
+        wanted = [(request_id, len(self.tokens[request_id]))]
+        has_room = self.memory.grow(wanted)
         if has_room:
-            self.memory.publish(request_id, num_tokens=num_tokens)
+            self.memory.publish(wanted)
         return has_room
 
     def step(self, *request_ids: str) -> StepChanges:
         """A batch of these requests, with all of their tokens computed."""
-        for request_id in request_ids:
-            self.memory.advance(request_id, num_tokens=len(self.tokens[request_id]))
-        return self.memory.take_changes()
+        return self.memory.take_changes([(request_id, len(self.tokens[request_id])) for request_id in request_ids])
 
     def step_and_acknowledge(self, *request_ids: str) -> StepChanges:
         changes = self.step(*request_ids)

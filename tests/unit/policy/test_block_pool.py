@@ -31,7 +31,7 @@ def test_too_many_blocks_are_refused_with_the_numbers_and_none_is_taken() -> Non
 def test_blocks_without_a_name_are_handed_out_next_and_those_with_one_last() -> None:
     pool = BlockPool(name="device", num_blocks=7)
     taken = pool.take(4)
-    pool.publish(PageNames(list(range(8)), page_tokens=4), taken[:2], first_page=0)
+    pool.publish([b"first", b"second"], taken[:2].tolist())
     pool.release(taken[::-1])
     assert order(pool) == [4, 3, 5, 6, 2, 1]
     assert pool.num_cached == 2
@@ -48,7 +48,7 @@ def test_held_block_leaves_the_free_ones_and_needs_as_many_releases() -> None:
     pool = BlockPool(name="host", num_blocks=4)
     names = PageNames(list(range(4)), page_tokens=4)
     block = pool.take(1)
-    pool.publish(names, block, first_page=0)
+    pool.publish(names.between(0, 1), block.tolist())
     pool.release(block)
     assert pool.count_free(block) == 1
     pool.hold(block)
@@ -66,7 +66,7 @@ def test_name_is_gone_when_its_block_is_handed_out() -> None:
     pool = BlockPool(name="host", num_blocks=3, on_taken=lambda blocks: taken.extend(blocks.tolist()))
     names = PageNames(list(range(8)), page_tokens=4)
     blocks = pool.take(2)
-    pool.publish(names, blocks, first_page=0)
+    pool.publish(names.between(0, 2), blocks.tolist())
     pool.release(blocks[::-1])
     assert pool.find(names, max_pages=2).tolist() == [1, 2]
     assert pool.take(1).tolist() == [2]  # the tail of the prefix goes first

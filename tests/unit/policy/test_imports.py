@@ -9,7 +9,7 @@ def arrived(num_tokens: int) -> SmallMemory:
     assert memory.admit("a", range(num_tokens), imported_tokens=num_tokens) is None
     check_integrity(memory.memory)
     memory.memory.finish_import("a")
-    memory.memory.publish("a", num_tokens=num_tokens)
+    memory.memory.publish([("a", num_tokens)])
     check_integrity(memory.memory)
     return memory
 

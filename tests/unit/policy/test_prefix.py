@@ -19,11 +19,10 @@ def test_names_follow_a_growing_list() -> None:
 
 def test_block_named_first_is_found_until_it_is_handed_out() -> None:
     index = PrefixIndex(8)
-    for block in (7, 3, 5):
-        index.add(b"page", block)
+    index.add([b"page"] * 3, [7, 3, 5])
     assert (index.find(b"page"), len(index)) == (7, 1)
-    index.forget(7)
+    index.forget([7])
     assert index.find(b"page") == 3
-    index.forget(5)
-    index.forget(3)
+    index.forget([5])
+    index.forget([3])
     assert (index.find(b"page"), len(index), index.name_of(3)) == (None, 0, None)
