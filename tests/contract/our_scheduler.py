@@ -3,7 +3,6 @@
 import numpy as np
 
 from hisparse_runtime.policy import HiSparseMemory, OrdinaryMemory, PageState, PolicySettings, Semantics
-from hisparse_runtime.policy.frames import Numbers
 from hisparse_runtime.policy.page_table import PageTable
 from hisparse_runtime.scheduling import Request as OurRequest
 from hisparse_runtime.scheduling import ScheduledRequest, Scheduler, SchedulerSettings, StepPlan, StepResult

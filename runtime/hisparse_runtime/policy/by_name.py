@@ -8,19 +8,15 @@ Value = TypeVar("Value")
 
 
 class ByName(Generic[Value]):
-    """Parts are chosen by the first byte of a name, which is a digest: they are about equally long."""
+    """The entry of a name, if there is one, is in `parts[name[0]]`. A name is a digest: the parts are about equally long."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("parts",)
 
     def __init__(self) -> None:
-        self._parts: tuple[dict[bytes, Value], ...] = tuple({} for _ in range(256))
+        self.parts: tuple[dict[bytes, Value], ...] = tuple({} for _ in range(256))
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
-
-    def part(self, name: bytes) -> dict[bytes, Value]:
-        """The dictionary in which this name is, or would be."""
-        return self._parts[name[0]]
+        return sum(map(len, self.parts))
 
     def items(self) -> Iterator[tuple[bytes, Value]]:
-        return chain.from_iterable(part.items() for part in self._parts)
+        return chain.from_iterable(part.items() for part in self.parts)

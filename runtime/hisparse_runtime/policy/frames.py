@@ -105,14 +105,16 @@ class Frames:
         for frame, page in zip(frames[~is_first].tolist(), pages[~is_first].tolist(), strict=True):
             self._more_readers[frame].remove((reader, page))
 
-    def record_copy(self, name: bytes, frame: int) -> None:
-        """A prefix hit on the page of this name may read `frame`, until the pool takes one of its blocks."""
-        copies = self.copies.part(name)
-        before = copies.get(name)
-        if before is not None:
-            self._copy_names[before] = None
-        copies[name] = frame
-        self._copy_names[frame] = name
+    def record_copies(self, copies: list[tuple[bytes, int]]) -> None:
+        """A prefix hit on the page of a name may read the frame, until the pool takes one of its blocks."""
+        parts, name_of = self.copies.parts, self._copy_names
+        for name, frame in copies:
+            found = parts[name[0]]
+            before = found.get(name)
+            if before is not None:
+                name_of[before] = None
+            found[name] = frame
+            name_of[frame] = name
 
     def on_taken(self, blocks: Blocks) -> None:
         """The pool handed out `blocks`: frames that they belonged to are lost, with all their other blocks."""
@@ -125,11 +127,12 @@ class Frames:
     def end(self, frames: Numbers) -> None:
         """Frames without holder and reader whose blocks go back for other uses."""
         self._frame_of[self.blocks[frames]] = NO_FRAME
+        parts, name_of = self.copies.parts, self._copy_names
         for frame in frames.tolist():
-            name = self._copy_names[frame]
+            name = name_of[frame]
             if name is not None:
-                self._copy_names[frame] = None
-                del self.copies.part(name)[name]
+                name_of[frame] = None
+                del parts[name[0]][name]
         self._unused[self._num_unused : self._num_unused + len(frames)] = frames
         self._num_unused += len(frames)
 

@@ -57,7 +57,7 @@ class PrefixIndex:
         return len(self._blocks)
 
     def find(self, name: bytes) -> int | None:
-        found = self._blocks.part(name).get(name)
+        found = self._blocks.parts[name[0]].get(name)
         return found[0] if isinstance(found, list) else found
 
     def name_of(self, block: int) -> bytes | None:
@@ -65,10 +65,10 @@ class PrefixIndex:
 
     def add(self, names: list[bytes], blocks: list[int]) -> None:
         """From now on each of `blocks` has the content of that name."""
-        part = self._blocks.part
+        parts, name_of = self._blocks.parts, self._names
         for name, block in zip(names, blocks, strict=True):
-            self._names[block] = name
-            found = part(name)
+            name_of[block] = name
+            found = parts[name[0]]
             others = found.setdefault(name, block)
             if isinstance(others, list):
                 others.append(block)
@@ -77,12 +77,12 @@ class PrefixIndex:
 
     def forget(self, blocks: list[int]) -> None:
         """They are handed out for another content."""
-        part = self._blocks.part
+        parts, name_of = self._blocks.parts, self._names
         for block in blocks:
-            name = self._names[block]
+            name = name_of[block]
             assert name is not None, f"block {block} has no name"
-            self._names[block] = None
-            found = part(name)
+            name_of[block] = None
+            found = parts[name[0]]
             others = found[name]
             if isinstance(others, list):
                 others.remove(block)

@@ -38,6 +38,7 @@ def publish_ready(pools: Pools, tables: Iterable[PageTable]) -> None:
     """Publishes as much as has become durable of what `publish` was asked for."""
     names: list[bytes] = []
     blocks: list[int] = []
+    copies: list[tuple[bytes, int]] = []
     for table in tables:
         if table.publish_to is None:
             continue
@@ -48,11 +49,12 @@ def publish_ready(pools: Pools, tables: Iterable[PageTable]) -> None:
             blocks += table.host[start:stop].tolist()
             table.num_published = stop
         if pages > table.num_copies_recorded:
-            _record_copies(pools, table, min(pages, table.num_pages))
+            copies += _take_copies(table, pages)
         if table.num_ready >= table.publish_to:
             table.publish_to = None
     if blocks:
         pools.host.publish(names, blocks)
+    pools.frames.record_copies(copies)
 
 
 def detach(pools: Pools, table: PageTable) -> None:
@@ -77,10 +79,10 @@ def publish_detached(pools: Pools, table: PageTable) -> None:
     table.leased_host = None
 
 
-def _record_copies(pools: Pools, table: PageTable, pages: int) -> None:
+def _take_copies(table: PageTable, pages: int) -> list[tuple[bytes, int]]:
+    """Name and frame of published pages on the device, of the first `pages` that were not recorded before."""
     published = range(table.num_copies_recorded, min(pages, table.num_published))
     table.num_copies_recorded = pages
     names = table.names.between(published.start, published.stop)
-    for name, frame, state in zip(names, table.frames_of(published), table.states_of(published), strict=True):
-        if frame and state != PENDING:
-            pools.frames.record_copy(name, frame)
+    found = zip(names, table.frames_of(published), table.states_of(published), strict=True)
+    return [(name, frame) for name, frame, state in found if frame and state != PENDING]

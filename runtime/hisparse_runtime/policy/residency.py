@@ -84,7 +84,7 @@ def _adopt_copies(pools: Pools, table: PageTable) -> None:
     copies = pools.frames.copies
     if not copies:
         return
-    found = np.array([copies.part(name).get(name, 0) for name in table.names.between(0, count)], dtype=np.int32)
+    found = np.array([copies.parts[name[0]].get(name, 0) for name in table.names.between(0, count)], dtype=np.int32)
     pages = np.flatnonzero((found != 0) & (table.states[:count] == HOST_ONLY)).tolist()
     if pages:
         pools.frames.hold(found[pages], pools.device)

@@ -121,7 +121,7 @@ class Transfers:
                     unpin(pools, [(table, page)])
                 name = pools.host.index.name_of(transfer.host_block)
                 if name is not None:
-                    pools.frames.record_copy(name, transfer.frame)
+                    pools.frames.record_copies([(name, transfer.frame)])
             else:
                 table.move(page, PENDING, DIRTY)
             pools.host.release(np.array([transfer.host_block], dtype=np.int32))
