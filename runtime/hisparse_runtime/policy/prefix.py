@@ -1,8 +1,8 @@
 """Names of pages that depend on everything before them, and the index from a name to the blocks that hold it."""
 
-from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
+from struct import Struct
 
 from hisparse_runtime.policy.by_name import ByName
 
@@ -15,11 +15,12 @@ class PageNames:
     Equal names: equal tokens up to the end of the page. The list may only grow.
     """
 
-    __slots__ = ("_names", "_page_tokens", "_tokens")
+    __slots__ = ("_names", "_pack", "_page_tokens", "_tokens")
 
     def __init__(self, tokens: Sequence[int], *, page_tokens: int) -> None:
         self._tokens = tokens
         self._page_tokens = page_tokens
+        self._pack = Struct(f"{page_tokens}q").pack
         self._names: list[bytes] = []
 
     @property
@@ -33,9 +34,8 @@ class PageNames:
     def between(self, start: int, stop: int) -> list[bytes]:
         """Of the pages from `start` up to `stop`, which are full."""
         names, size = self._names, self._page_tokens
-        while len(names) < stop:
-            first = len(names) * size
-            text = array("q", self._tokens[first : first + size])
+        for first in range(len(names) * size, stop * size, size):
+            text = self._pack(*self._tokens[first : first + size])
             names.append(blake2b(text, key=names[-1] if names else b"", digest_size=_DIGEST_BYTES).digest())
         return names[start:stop]
 
