@@ -26,7 +26,8 @@ import numpy as np
 
 from benchmarks.machine import machine
 from benchmarks.policy_bytes import bytes_per_page
-from benchmarks.policy_cases import Case, cases
+from benchmarks.policy_cases import Case, Phase, cases
+from benchmarks.policy_flat import FLAT_GOAL, NUM_REQUESTS, Flatness, measure_flatness
 from benchmarks.policy_ours import Session
 from tests.contract.workloads import PAGE_TOKENS
 from tools.upstream import upstream
@@ -48,8 +49,9 @@ Run = Callable[[int], list[float]]
 class Side:
     """Milliseconds of steps: medians with and without HiSparse, the residency work between their means, the slowest with it.
 
-    Residency work is the median over rounds, `least_ms` and `most_ms` its least and most. All in processor time of the
-    scheduler's thread, so that what else the machine does counts for neither side.
+    Residency work is the median over rounds, `least_ms` and `most_ms` its least and most. `slow_ms` is the slowest step in the
+    time of a page, in which all requests begin one: the median over all such times. `slowest_ms` is the slowest of all. All in
+    processor time of the scheduler's thread, so that what else the machine does does not count, but for its cold caches.
     """
 
     with_ms: float
@@ -57,6 +59,7 @@ class Side:
     residency_ms: float
     least_ms: float
     most_ms: float
+    slow_ms: float
     slowest_ms: float
 
 
@@ -77,7 +80,7 @@ class Row:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policy", description="Residency work per scheduler step.")
-    parser.add_argument("--quick", action="store_true", help="1 and 64 requests x 1,250 pages, fewer rounds")
+    parser.add_argument("--quick", action="store_true", help="1 and 64 requests x 1,250 pages, fewer rounds, no flatness")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON, too")
     parser.add_argument("--ours", action="store_true", help="without vLLM, which takes most of the time: no figure then")
     arguments = parser.parse_args()
@@ -94,31 +97,41 @@ def main() -> int:
             for case in pairs:
                 rows.append(measure(case, vllm, rounds=rounds))
                 print(_line(rows[-1]), flush=True)
+    flatness = [] if arguments.quick else [measure_flatness(phase) for phase in _PHASES]
     figured = [row for row in rows if (row.num_requests, row.num_pages, row.num_groups) == _FIGURE]
     figure = None if arguments.ours else min(row.ratio for row in figured)
-    slowest = max(row.ours.slowest_ms for row in figured)
     report = {
         "benchmark": "policy",
         "command": shlex.join(["python", "-m", "benchmarks.policy", *sys.argv[1:]]),
         "figure": figure,
         "goal": _GOAL,
         "rows": [asdict(row) for row in rows],
+        "flatness": [asdict(each) for each in flatness],
         "machine": machine(vllm=_VERSION, numpy=np.__version__),
     }
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(f"bytes per page of ours: {bytes_per_page(20):.0f} at 20 groups, {bytes_per_page(6):.0f} at 6")
-    print(f"slowest step of ours at {' x '.join(f'{size:,}' for size in _FIGURE)}: {slowest:.1f} ms (goal <= {_MAX_STEP_MS:.0f})")
+    for each in flatness:
+        print(_flat_line(each))
+    for num_requests in sorted({row.num_requests for row in rows}):
+        ours = [row.ours for row in rows if row.num_requests == num_requests]
+        slow, slowest = max(side.slow_ms for side in ours), max(side.slowest_ms for side in ours)
+        print(
+            f"slowest step of ours at {num_requests} requests: {slow:.1f} ms in the time of a page, {slowest:.1f} ms at all"
+            f" (goal <= {_MAX_STEP_MS:.0f})"
+        )
     if figure is not None:
         print(f"policy: {figure:.1f} (goal >= {_GOAL:.0f})")
     return 0
 
 
 _FIGURE = (_FIGURE_REQUESTS, _FIGURE_PAGES, _FIGURE_GROUPS)
+_PHASES: tuple[Phase, ...] = ("decode", "prefill")
 _HEADER = (
-    f"{'':34}{'vLLM ' + _VERSION + ', ms a step':>34}{'ours, ms a step':>36}\n"
-    f"{'phase   requests   pages   groups':34}{'without':>10}{'with':>8}{'residency':>11}{'max':>9}"
-    f"{'without':>10}{'with':>8}{'residency':>11}{'max':>7}{'ratio':>8}"
+    f"{'':34}{'vLLM ' + _VERSION + ', ms a step':>41}{'ours, ms a step':>43}\n"
+    f"{'phase   requests   pages   groups':34}{'without':>10}{'with':>8}{'residency':>11}{'slow':>7}{'max':>9}"
+    f"{'without':>10}{'with':>8}{'residency':>11}{'slow':>7}{'max':>7}{'ratio':>8}"
 )
 
 
@@ -173,6 +186,8 @@ def _side(with_s: Sequence[Sequence[float]], without_s: Sequence[Sequence[float]
         residency_ms=statistics.median(rounds),
         least_ms=min(rounds),
         most_ms=max(rounds),
+        slow_ms=1e3
+        * statistics.median(max(one[at : at + PAGE_TOKENS]) for one in with_s for at in range(0, len(one), PAGE_TOKENS)),
         slowest_ms=1e3 * max(chain.from_iterable(with_s)),
     )
 
@@ -221,13 +236,24 @@ class Upstream(AbstractContextManager["Upstream"]):
 
 
 def _line(row: Row) -> str:
-    vllm = _numbers(row.vllm, 9) if row.vllm is not None else " " * 38
+    vllm = _numbers(row.vllm, 9) if row.vllm is not None else " " * 45
     ratio = f"{row.ratio:8.1f}" if row.vllm is not None else ""
     return f"{row.phase:10}{row.num_requests:6,}{row.num_pages:10,}{row.num_groups:8}{vllm}{_numbers(row.ours, 7)}{ratio}"
 
 
 def _numbers(side: Side, width: int) -> str:
-    return f"{side.without_ms:10.2f}{side.with_ms:8.2f}{side.residency_ms:11.3f}{side.slowest_ms:{width}.1f}"
+    return f"{side.without_ms:10.2f}{side.with_ms:8.2f}{side.residency_ms:11.3f}{side.slow_ms:7.1f}{side.slowest_ms:{width}.1f}"
+
+
+def _flat_line(flatness: Flatness) -> str:
+    sizes = ", ".join(
+        f"{size.num_pages:,} x {size.num_groups}: {size.residency_ms:.3f} ({size.low_ms:.3f} to {size.high_ms:.3f})"
+        for size in flatness.sizes
+    )
+    return (
+        f"{flatness.phase} of ours at {NUM_REQUESTS} requests, ms a step: {sizes}; {flatness.by_pages:.2f} times by pages,"
+        f" {flatness.by_groups:.2f} times by groups (goal <= {FLAT_GOAL})"
+    )
 
 
 if __name__ == "__main__":
