@@ -47,7 +47,7 @@ class Flatness:
 def measure_flatness(phase: Phase) -> Flatness:
     rounds: dict[tuple[int, int], list[float]] = {size: [] for size in product(_PAGES, MODELS)}
     for _ in range(_BUILDS):
-        pairs = {size: [_open(phase, *size, with_hisparse) for with_hisparse in (True, False)] for size in rounds}
+        pairs = {size: [_open(phase, *size, with_hisparse=with_hisparse) for with_hisparse in (True, False)] for size in rounds}
         for _ in range(_ROUNDS[phase]):
             for size, pair in pairs.items():
                 with_s, without_s = (statistics.fmean(session.run(_STEPS)) for session in pair)
@@ -66,7 +66,7 @@ def measure_flatness(phase: Phase) -> Flatness:
     )
 
 
-def _open(phase: Phase, num_pages: int, num_groups: int, with_hisparse: bool) -> Session:
+def _open(phase: Phase, num_pages: int, num_groups: int, *, with_hisparse: bool) -> Session:
     case = Case(phase=phase, num_requests=NUM_REQUESTS, num_pages=num_pages, num_groups=num_groups, with_hisparse=with_hisparse)
     session = Session(case)
     session.run(_STEPS)
