@@ -178,12 +178,10 @@ class PageTable:
         self._shift(before, after, len(pages))
 
     def states_of(self, pages: Sequence[int]) -> list[int]:
-        state = self._states.item
-        return [state(page) for page in pages]
+        return list(map(self._states.item, pages))
 
     def frames_of(self, pages: Sequence[int]) -> list[int]:
-        frame = self._frames.item
-        return [frame(page) for page in pages]
+        return list(map(self._frames.item, pages))
 
     def is_valid(self, page: int) -> bool:
         """Whether the host's copy is complete."""

@@ -18,16 +18,18 @@ def materialise(pools: Pools, transfers: Transfers, table: PageTable, *, num_ful
     """
     candidates = [*table.passed_over, *range(table.num_planned, num_full)]
     table.num_planned = max(table.num_planned, num_full)
-    dirty, restoring = [], []
+    table.passed_over, dirty = [], []
     for page, state in zip(candidates, table.states_of(candidates), strict=True):
         if state == DIRTY:
             dirty.append(page)
         elif state == PENDING and not table.is_valid(page):
-            restoring.append(page)
+            table.passed_over.append(page)
     budget = max(pools.settings.max_transfers_per_step - len(transfers.to_send), 0)
-    table.passed_over = sorted(restoring + dirty[budget:])
+    if len(dirty) > budget:
+        table.passed_over = sorted(table.passed_over + dirty[budget:])
+        del dirty[budget:]
     if dirty:
-        transfers.plan(table, dirty[:budget])
+        transfers.plan(table, dirty)
 
 
 def update(pools: Pools, tables: Iterable[PageTable]) -> None:
