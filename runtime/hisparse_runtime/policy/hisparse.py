@@ -132,8 +132,6 @@ class HiSparseMemory:
                 growths.append((table, num_tokens))
         if not growths:
             return True
-        if len(wanted) > 1 and any(tables[request_id].has_new_copies for request_id, _ in wanted):
-            return False  # one of them may be published, take the place of an older copy, and be lost by the next one's growth
         needs = [growth_need(self.pools, table, num_tokens=num_tokens) for table, num_tokens in growths]
         if self._refuse(Need(sum(need.device for need in needs), sum(need.host for need in needs))) is not None:
             return False

@@ -60,9 +60,10 @@ class MemoryPolicy(Protocol):
         """As `admit`, of a request whose import has arrived."""
 
     def grow(self, wanted: Sequence[tuple[str, int]]) -> bool:
-        """Gives running requests a place for so many tokens in all, as if one after the other was grown and published.
+        """Gives running requests a place for so many tokens in all. False: there is no room for all of them, and nothing changed.
 
-        False: not together, and nothing has changed. For one request it means that there is no room.
+        The same as if one after the other was grown and published: what of them others may read on the device is published
+        already, so no growth can take it before that.
         """
 
     def publish(self, wanted: Sequence[tuple[str, int]]) -> None:

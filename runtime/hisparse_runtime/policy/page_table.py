@@ -137,11 +137,6 @@ class PageTable:
         return bool(self.stale) or self.num_synced < self.num_pages or self.hot_grant != self.synced_hot_grant
 
     @property
-    def has_new_copies(self) -> bool:
-        """Whether the next publication may let others find pages of it on the device."""
-        return self.num_copies_recorded < self.num_ready
-
-    @property
     def num_pinnable(self) -> int:
         """Pages before the tail: only those are ever unpinned."""
         return self.num_pages - TAIL_PAGES

@@ -40,7 +40,7 @@ def update(pools: Pools, tables: Iterable[PageTable]) -> None:
     """
     given_up: list[tuple[PageTable, list[int]]] = []
     for table in tables:
-        if given_up and (table.pages_to_adopt or not table.can_read_host):
+        if given_up and not table.can_read_host:
             unpin(pools, given_up)  # what is free counts now
             given_up = []
         if table.pages_to_adopt:

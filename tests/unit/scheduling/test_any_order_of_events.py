@@ -137,6 +137,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         if hasattr(self, "memory"):
             check_integrity(self.memory)
 
+    @invariant()
+    def pages_that_are_ready_are_published(self) -> None:
+        """Of running requests: else to grow them together would not be to grow one after the other."""
+        if hasattr(self, "memory") and isinstance(self.memory, HiSparseMemory):
+            for request in self.scheduler.running:
+                table = self.memory.pools.tables[request.request_id]
+                assert table.num_copies_recorded >= table.num_ready
+
     def teardown(self) -> None:
         """Everything comes to an end, and nothing stays held."""
         if not hasattr(self, "memory"):
