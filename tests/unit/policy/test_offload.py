@@ -248,3 +248,33 @@ def test_page_that_somebody_else_is_storing_is_not_used_by_offering_it() -> None
     tier.acknowledge(new.store(4))
     assert Client(tier, "other again", [5] * 4).find() == 1
     assert Client(tier, "first again", list(range(4))).find() == 0
+
+
+def test_only_the_first_use_of_a_page_ranks_it() -> None:
+    tier = OffloadTier(num_slots=5, page_tokens=PAGE, is_newest=True)
+    first, second, third, filling, new = (
+        Client(tier, "first", list(range(8))),
+        Client(tier, "second", [5] * 8),
+        Client(tier, "third", list(range(8))),
+        Client(tier, "filling", [6] * 16),
+        Client(tier, "new", [7] * 4),
+    )
+    for early in (first, second):
+        early.find()
+        (job,), _ = tier.plan_jobs([(early.name, blocks(1), PAGE)], allocated=[])
+        tier.acknowledge([job.job_id])
+    third.find()
+    tier.acknowledge(third.store(2, 3))
+    filling.find()
+    tier.acknowledge(filling.store(4, 5, 6, 7))  # in place of the page of `second` and of the last one of `third`
+    jobs, _ = tier.plan_jobs([("first", blocks(1, 8), 8), ("second", blocks(1, 9), 8)], allocated=[])
+    tier.acknowledge([job.job_id for job in jobs])
+    assert third.find(first_page=1) == 1  # which `first` has brought back, and ranks
+    tier.reserve("third", first_page=1, num_pages=1)
+    tier.load("third", blocks(2, 3))
+    jobs, _ = tier.plan_jobs([], allocated=[])
+    tier.acknowledge([job.job_id for job in jobs])
+    new.find()
+    tier.acknowledge(new.store(10))
+    assert Client(tier, "third again", list(range(8))).find(first_page=1) == 0
+    assert Client(tier, "second again", [5] * 8).find(first_page=1) == 1
