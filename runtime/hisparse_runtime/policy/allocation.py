@@ -133,9 +133,7 @@ def extend(pools: Pools, growths: Sequence[tuple[PageTable, int]]) -> None:
         num_device += new * (1 + num_groups) + hot
     host, device = pools.host.take(num_pages), pools.device.take(num_device)
     frames = pools.frames.bind(
-        np.concatenate(
-            [device[at + new : at + new * (1 + num_groups)].reshape(num_groups, new).T for _, _, new, at, _ in shares]
-        )
+        np.concatenate([device[at + new : at + new * (1 + num_groups)].reshape(num_groups, new).T for _, _, new, at, _ in shares])
     )
     for table, page, new, at, hot in shares:
         if new:

@@ -67,7 +67,7 @@ class MemoryPolicy(Protocol):
         """
 
     def publish(self, wanted: Sequence[tuple[str, int]]) -> None:
-        """Lets others find the full pages of so many tokens from the start, as soon as they may."""
+        """Lets others find the full pages of so many known tokens from the start, as soon as they may."""
 
     def note_finished(self, request_id: str, *, num_tokens: int) -> None:
         """The request has ended with the KV of `num_tokens` tokens; its memory is closed now or later."""

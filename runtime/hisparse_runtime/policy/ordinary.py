@@ -153,9 +153,9 @@ class OrdinaryMemory:
             table = self.tables[request_id]
             start, pages = table.num_published, num_tokens // self.settings.page_tokens
             if pages > start:
-                table.num_published = min(pages, table.names.num_full)
-                names += table.names.between(start, table.num_published)
-                blocks += table.blocks[start : table.num_published].tolist()
+                table.num_published = pages
+                names += table.names.between(start, pages)
+                blocks += table.blocks[start:pages].tolist()
         if blocks:
             self.device.publish(names, blocks)
 

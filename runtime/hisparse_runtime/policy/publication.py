@@ -24,11 +24,11 @@ def publish(pools: Pools, wanted: Iterable[tuple[PageTable, int]]) -> None:
             continue
         table.publish_to = pages
         unfinished.append(table)
-        start, stop = table.num_indexer_published, min(pages, table.names.num_full)
-        if stop > start:
-            names += table.names.between(start, stop)
-            blocks += table.indexer[start:stop].tolist()
-            table.num_indexer_published = stop
+        start = table.num_indexer_published
+        if pages > start:
+            names += table.names.between(start, pages)
+            blocks += table.indexer[start:pages].tolist()
+            table.num_indexer_published = pages
     if blocks:
         pools.device.publish(names, blocks)
     publish_ready(pools, unfinished)
@@ -43,11 +43,11 @@ def publish_ready(pools: Pools, tables: Iterable[PageTable]) -> None:
         if table.publish_to is None:
             continue
         pages = min(table.publish_to, table.num_ready)
-        start, stop = table.num_published, min(pages, table.names.num_full)
-        if stop > start:
-            names += table.names.between(start, stop)
-            blocks += table.host[start:stop].tolist()
-            table.num_published = stop
+        start = table.num_published
+        if pages > start:
+            names += table.names.between(start, pages)
+            blocks += table.host[start:pages].tolist()
+            table.num_published = pages
         if pages > table.num_copies_recorded:
             copies += _take_copies(table, pages)
         if table.num_ready >= table.publish_to:
@@ -72,7 +72,7 @@ def publish_detached(pools: Pools, table: PageTable) -> None:
     assert table.leased_host is not None
     blocks = table.leased_host
     table.advance_ready()
-    start, stop = table.num_published, min(table.num_ready, len(blocks), table.names.num_full)
+    start, stop = table.num_published, min(table.num_ready, len(blocks))
     if stop > start:
         pools.host.publish(table.names.between(start, stop), blocks[start:stop].tolist())
     pools.host.release(blocks[::-1])
@@ -81,8 +81,7 @@ def publish_detached(pools: Pools, table: PageTable) -> None:
 
 def _take_copies(table: PageTable, pages: int) -> list[tuple[bytes, int]]:
     """Name and frame of published pages on the device, of the first `pages` that were not recorded before."""
-    published = range(table.num_copies_recorded, min(pages, table.num_published))
+    new = range(table.num_copies_recorded, pages)
     table.num_copies_recorded = pages
-    names = table.names.between(published.start, published.stop)
-    found = zip(names, table.frames_of(published), table.states_of(published), strict=True)
+    found = zip(table.names.between(new.start, new.stop), table.frames_of(new), table.states_of(new), strict=True)
     return [(name, frame) for name, frame, state in found if frame and state != PENDING]

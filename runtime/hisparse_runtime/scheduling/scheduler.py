@@ -18,6 +18,7 @@ from hisparse_runtime.scheduling.plan import Admitted, StepPlan, StepResult, Tok
 from hisparse_runtime.scheduling.queues import ArrivalQueue, PriorityQueue, WaitingQueue
 from hisparse_runtime.scheduling.request import FinishReason, Request, RequestStatus
 from hisparse_runtime.scheduling.settings import SchedulerSettings
+from hisparse_runtime.scheduling.shares import first_share, known, places, running_share
 from hisparse_runtime.scheduling.step import Step
 from hisparse_runtime.scheduling.telemetry import SchedulerCounts
 
@@ -109,15 +110,13 @@ class Scheduler:
 
     def _schedule_running(self, step: Step) -> None:
         """Together, as long as there is room for all of them."""
-        shares, budget = [], step.budget
+        settings, shares, budget = self.settings, [], step.budget
         for request in self.running:
-            if budget <= 0:
-                break
-            count = self._share(request, budget)
+            count = running_share(request, budget, settings)
             if count > 0:
                 shares.append((request, count))
                 budget -= count
-        if self.memory.grow([self._growth(request, count) for request, count in shares]):
+        if self.memory.grow([places(request, count, settings) for request, count in shares]):
             self._run_on(shares, step)
         else:
             self._schedule_running_in_turn(step)
@@ -128,11 +127,11 @@ class Scheduler:
         index = 0
         while index < len(self.running) and step.budget > 0:
             request = self.running[index]
-            count = self._share(request, step.budget)
+            count = running_share(request, step.budget, settings)
             if count <= 0:
                 index += 1
                 continue
-            growth = [self._growth(request, count)]
+            growth = [places(request, count, settings)]
             has_room = memory.grow(growth)
             while not has_room:
                 victim = max(self.running) if settings.by_priority else self.running[-1]
@@ -153,20 +152,9 @@ class Scheduler:
                 return
             # By priority those behind it are more urgent, and it has just made room for them.
 
-    def _share(self, request: Request, budget: int) -> int:
-        """Tokens of a running request in the next step; not above 0: it sits out."""
-        if request.has_scheduled_its_end:
-            return 0
-        return min(request.num_missing, budget, self.settings.max_model_len - 1 - request.num_computed)
-
-    def _growth(self, request: Request, count: int) -> tuple[str, int]:
-        """For how many tokens it needs a place in all."""
-        end = request.num_computed + count + self.settings.lookahead_tokens
-        return request.request_id, min(end, self.settings.max_model_len)
-
     def _run_on(self, shares: list[tuple[Request, int]], step: Step) -> None:
         """They have their memory."""
-        self.memory.publish([_known(request, count) for request, count in shares])
+        self.memory.publish([known(request, count) for request, count in shares])
         for request, count in shares:
             step.add_running(request, count)
 
@@ -221,7 +209,7 @@ class Scheduler:
             return False
         imported = loaded or (request.num_prompt_tokens - hit.tokens if request.is_import else 0)
         start = hit.tokens + imported
-        count, num_drafts = (0, 0) if imported else self._first_count(request, start, step)
+        count, num_drafts = (0, 0) if imported else first_share(request, start, step, settings)
         if not imported and count == 0:
             return None
         end = start + count
@@ -251,7 +239,7 @@ class Scheduler:
     def _resume(self, request: Request, step: Step) -> bool | None:
         """As `_admit`, behind an import that has arrived."""
         settings, start = self.settings, request.num_computed
-        count, num_drafts = self._first_count(request, start, step)
+        count, num_drafts = first_share(request, start, step, settings)
         if count == 0:
             return None
         refusal = self.memory.resume(
@@ -264,18 +252,6 @@ class Scheduler:
         self.memory.publish([(request.request_id, min(start + count, request.num_tokens))])
         self._run(request, step, start=start, count=count, num_drafts=num_drafts)
         return True
-
-    def _first_count(self, request: Request, start: int, step: Step) -> tuple[int, int]:
-        """Tokens of an admission, and how many of them stand for drafts. (0, 0): better in the next step.
-
-        One that computes a single token is filled up to what a request with drafts computes, so that the batch stays uniform.
-        """
-        drafts = self.settings.num_speculative_tokens
-        count = request.num_tokens - start
-        is_decode = drafts and count == 1 and not step.has_prefill and (step.has_running or start)
-        if is_decode and start + 2 + drafts <= self.settings.max_model_len:
-            return (1 + drafts, drafts) if 1 + drafts <= step.budget else (0, 0)
-        return min(count, step.budget), 0
 
     def _note_admission(
         self, request: Request, step: Step, refusal: Refusal | None, *, cached_tokens: int, imported_tokens: int
@@ -319,7 +295,7 @@ class Scheduler:
     def _plan(self, step: Step) -> StepPlan:
         settings, memory = self.settings, self.memory
         scheduled = [step.scheduled(request, count, settings=settings) for request, count in step.counts.items()]
-        changes = memory.take_changes([_known(request, count) for request, count in step.counts.items()])
+        changes = memory.take_changes([known(request, count) for request, count in step.counts.items()])
         self._num_scheduled_steps += bool(scheduled)
         for request, count in step.counts.items():
             request.note_scheduled(
@@ -413,8 +389,3 @@ class Scheduler:
 
     def _make_queue(self) -> WaitingQueue:
         return PriorityQueue() if self.settings.by_priority else ArrivalQueue()
-
-
-def _known(request: Request, count: int) -> tuple[str, int]:
-    """How many of its tokens are computed once the step has run that has `count` of its positions, not all of which are known."""
-    return request.request_id, min(request.num_computed + count, len(request.tokens))
