@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine
+from benchmarks.pauses import Pauses
 from benchmarks.policy_bytes import bytes_per_page
 from benchmarks.policy_cases import Case, Phase, cases
 from benchmarks.policy_flat import FLAT_GOAL, NUM_REQUESTS, Flatness, measure_flatness
@@ -86,17 +87,12 @@ def main() -> int:
     arguments = parser.parse_args()
     rounds = _QUICK_ROUNDS if arguments.quick else _ROUNDS
     pairs = [case for case in cases(quick=arguments.quick) if case.with_hisparse]
-    rows = []
+    rows, pauses = [], Pauses()
     print(_HEADER)
-    if arguments.ours:
+    with nullcontext() if arguments.ours else Upstream() as vllm:
         for case in pairs:
-            rows.append(measure(case, None, rounds=rounds))
+            rows.append(measure(case, vllm, pauses, rounds=rounds))
             print(_line(rows[-1]), flush=True)
-    else:
-        with Upstream() as vllm:
-            for case in pairs:
-                rows.append(measure(case, vllm, rounds=rounds))
-                print(_line(rows[-1]), flush=True)
     flatness = [] if arguments.quick else [measure_flatness(phase) for phase in _PHASES]
     figured = [row for row in rows if (row.num_requests, row.num_pages, row.num_groups) == _FIGURE]
     figure = None if arguments.ours else min(row.ratio for row in figured)
@@ -107,6 +103,7 @@ def main() -> int:
         "goal": _GOAL,
         "rows": [asdict(row) for row in rows],
         "flatness": [asdict(each) for each in flatness],
+        "pauses": pauses.summary(),
         "machine": machine(vllm=_VERSION, numpy=np.__version__),
     }
     if arguments.json is not None:
@@ -121,6 +118,7 @@ def main() -> int:
             f"slowest step of ours at {num_requests} requests: {slow:.1f} ms in the time of a page, {slowest:.1f} ms at all"
             f" (goal <= {_MAX_STEP_MS:.0f})"
         )
+    print("the same {loop_ms:.1f} ms of computing took up to {slowest_loop_ms:.1f} ms meanwhile".format(**pauses.summary()))
     if figure is not None:
         print(f"policy: {figure:.1f} (goal >= {_GOAL:.0f})")
     return 0
@@ -135,8 +133,11 @@ _HEADER = (
 )
 
 
-def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
-    """Rounds of vLLM's and our steps in turn, with HiSparse and without; of a large case one after the other."""
+def measure(case: Case, vllm: "Upstream | None", pauses: Pauses, *, rounds: int) -> Row:
+    """Rounds of vLLM's and our steps in turn, with HiSparse and without; of a large case one after the other.
+
+    Beside them as many loops for the machine's pauses as we take steps.
+    """
     openers = {
         (name, with_hisparse): partial(opener, replace(case, with_hisparse=with_hisparse))
         for with_hisparse in (True, False)
@@ -148,12 +149,15 @@ def measure(case: Case, vllm: "Upstream | None", *, rounds: int) -> Row:
         for side, opener in openers.items():
             if case.is_large:
                 with opener() as run:
-                    seconds[side] = [run(_STEPS[side[0]]) for _ in range(rounds)]
+                    for _ in range(rounds):
+                        seconds[side].append(run(_STEPS[side[0]]))
+                        pauses.measure(_STEPS["ours"] // len(openers))
             else:
                 runs[side] = stack.enter_context(opener())
         for _ in range(rounds if runs else 0):
             for side, run in runs.items():
                 seconds[side].append(run(_STEPS[side[0]]))
+                pauses.measure(_STEPS["ours"] // len(openers))
     return Row(
         phase=case.phase,
         num_requests=case.num_requests,
