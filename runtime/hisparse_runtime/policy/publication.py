@@ -38,7 +38,7 @@ def publish_ready(pools: Pools, tables: Iterable[PageTable]) -> None:
     """Publishes as much as has become durable of what `publish` was asked for."""
     names: list[bytes] = []
     blocks: list[int] = []
-    copies: list[tuple[bytes, int]] = []
+    copies: list[tuple[bytes, int, int]] = []  # name, frame, state
     for table in tables:
         if table.publish_to is None:
             continue
@@ -48,13 +48,16 @@ def publish_ready(pools: Pools, tables: Iterable[PageTable]) -> None:
             names += table.names.between(start, pages)
             blocks += table.host[start:pages].tolist()
             table.num_published = pages
-        if pages > table.num_copies_recorded:
-            copies += _take_copies(table, pages)
+        start = table.num_copies_recorded
+        if pages > start:
+            new = range(start, pages)
+            copies += zip(table.names.between(start, pages), table.frames_of(new), table.states_of(new), strict=True)
+            table.num_copies_recorded = pages
         if table.num_ready >= table.publish_to:
             table.publish_to = None
     if blocks:
         pools.host.publish(names, blocks)
-    pools.frames.record_copies(copies)
+    pools.frames.record_copies([(name, frame) for name, frame, state in copies if frame and state != PENDING])
 
 
 def detach(pools: Pools, table: PageTable) -> None:
@@ -77,11 +80,3 @@ def publish_detached(pools: Pools, table: PageTable) -> None:
         pools.host.publish(table.names.between(start, stop), blocks[start:stop].tolist())
     pools.host.release(blocks[::-1])
     table.leased_host = None
-
-
-def _take_copies(table: PageTable, pages: int) -> list[tuple[bytes, int]]:
-    """Name and frame of published pages on the device, of the first `pages` that were not recorded before."""
-    new = range(table.num_copies_recorded, pages)
-    table.num_copies_recorded = pages
-    found = zip(table.names.between(new.start, new.stop), table.frames_of(new), table.states_of(new), strict=True)
-    return [(name, frame) for name, frame, state in found if frame and state != PENDING]

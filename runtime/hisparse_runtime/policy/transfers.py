@@ -106,9 +106,9 @@ class Transfers:
     def _complete(self, table: PageTable, written: list[int]) -> None:
         table.mark_valid(written)
         table.move(written, PENDING, CLEAN_PINNED)
-        pinnable = [page for page in written if page < table.num_pinnable] if table.can_read_host else []
-        if pinnable:
-            unpin(self._pools, [(table, pinnable)])
+        stop = table.num_pinnable if table.can_read_host else 0
+        if min(written) < stop:
+            unpin(self._pools, [(table, [page for page in written if page < stop])])
 
     def _complete_restores(self, table: PageTable, run: Iterable[Transfer]) -> None:
         """A restored page that is not full is dirty: all of its rows are on the host, but more will be written."""
