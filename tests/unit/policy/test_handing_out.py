@@ -1,5 +1,6 @@
 """Which blocks are handed out next, in a memory that names no pages: those that were given back last."""
 
+from hisparse_runtime.policy import check_integrity
 from tests.unit.policy.small_memory import PAGE, SmallMemory
 
 
@@ -38,3 +39,19 @@ def test_order_of_acknowledgements_does_not_matter() -> None:
         memory.memory.acknowledge(ids[::-1] if is_reversed else ids)
         orders.append(memory.pools.device.queue.in_order().tolist())
     assert orders[0] == orders[1]
+
+
+def test_requests_grow_together_or_not_at_all() -> None:
+    memory = SmallMemory(num_device_blocks=60)
+    for name in ("a", "b"):
+        memory.admit(name, range(PAGE))
+    memory.fill("c", leaving=5)  # a page takes three: one for the indexer, one of each group
+    wanted = [("a", PAGE + 1), ("b", PAGE + 1)]
+    held_on_host = memory.pools.host.num_held
+    assert not memory.memory.grow(wanted)
+    assert (memory.pools.device.num_free, memory.pools.host.num_held) == (5, held_on_host)
+    assert [memory.table(name).num_pages for name in ("a", "b")] == [1, 1]
+    memory.release("c")
+    assert memory.memory.grow(wanted)
+    assert [memory.table(name).num_pages for name in ("a", "b")] == [2, 2]
+    check_integrity(memory.memory)
