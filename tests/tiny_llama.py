@@ -25,7 +25,7 @@ CONFIG = {
     "num_key_value_heads": NUM_KV_HEADS,
     "head_dim": HEAD_SIZE,
     "vocab_size": VOCABULARY_SIZE,
-    "max_position_embeddings": 4096,
+    "max_position_embeddings": 262144,
     "rms_norm_eps": 1e-5,
     "rope_theta": 10000.0,
     "hidden_act": "silu",

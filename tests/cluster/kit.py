@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,25 @@ class Cluster:
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's name for it
         """Standard output; subprocess.CalledProcessError, with stderr, when kubectl fails."""
-        command = self.box.command("kubectl", *arguments)
-        environment = {**os.environ, **self.box.environment()}
+        run = partial(
+            subprocess.run,
+            self.box.command("kubectl", *arguments),
+            env={**os.environ, **self.box.environment()},
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        done = run()
+        if done.returncode and "TLS handshake timeout" in done.stderr:
+            done = run()  # nothing was asked yet; a machine that swaps has such moments
         try:
-            done = subprocess.run(command, env=environment, input=input, capture_output=True, text=True, check=True, timeout=90)
+            done.check_returncode()
         except subprocess.CalledProcessError as error:
             error.add_note(f"kubectl said: {error.stderr}")
             raise
-        return done.stdout
+        stdout: str = done.stdout
+        return stdout
 
     def apply(self, namespace: str, resource: dict[str, Any]) -> None:
         self.kubectl("-n", namespace, "apply", "-f", "-", input=yaml.safe_dump(resource))

@@ -27,6 +27,9 @@ CANARY = "canary-7f3a9c51"
 KEYS = "engine-keys"
 # Our own reading of the three processes' memory, the pod's request and a node with a quarter of that left must go together.
 START_SECONDS = 400
+MAX_MODEL_LEN = 262_144
+# Of a request that is to outlive the routers' 15 s at a machine's whole speed and end in the 120 s after them at a part of it.
+LONG_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +41,41 @@ class Engine:
     url: str
 
     def complete(self, *, tokens: int) -> dict[str, Any]:
-        answer = httpx.post(
-            f"{self.url}/v1/completions",
-            json={"model": NAME, "prompt": "once upon a time", "max_tokens": tokens, "ignore_eos": True, "temperature": 0},
-            headers={"Authorization": f"Bearer {CANARY}"},
-            timeout=120,
-            trust_env=False,
-        )
-        answer.raise_for_status()
-        content: dict[str, Any] = answer.json()
+        with self._ask(tokens=tokens, stream=False) as answer:
+            content: dict[str, Any] = json.loads(answer.read())
         return content
+
+    def stream(self, *, tokens: int, has_begun: threading.Event) -> list[str]:
+        """All events of it. `has_begun` is set with the first token."""
+        events = []
+        with self._ask(tokens=tokens, stream=True) as answer:
+            for line in filter(None, answer.iter_lines()):
+                events.append(line.removeprefix("data: "))
+                has_begun.set()
+        return events
+
+    @contextmanager
+    def _ask(self, *, tokens: int, stream: bool) -> Iterator[httpx.Response]:
+        body: dict[str, Any] = {
+            "model": NAME,
+            "prompt": "once upon a time",
+            "max_tokens": tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+        }
+        body |= {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        headers = {"Authorization": f"Bearer {CANARY}"}
+        url = f"{self.url}/v1/completions"
+        with httpx.stream("POST", url, json=body, headers=headers, timeout=180, trust_env=False) as answer:
+            answer.raise_for_status()
+            yield answer
+
+    def tokens_in(self, seconds: float) -> int:
+        """How many this machine makes in that time for one request; what it does beside makes them take longer."""
+        sample = 4000
+        began = time.monotonic()
+        self.complete(tokens=sample)
+        return int(sample * seconds / (time.monotonic() - began))
 
     @contextmanager
     def always_one_request(self) -> Iterator[None]:
@@ -64,7 +92,7 @@ class Engine:
                 yield
             finally:
                 is_enough.set()
-            running.result()
+                running.result()
 
     def pod(self) -> dict[str, Any]:
         (pod,) = [
@@ -135,17 +163,23 @@ def test_at33_a_secret_is_seen_nowhere(engine: Engine) -> None:
 
 def test_at17_a_running_request_is_answered_whole_when_its_pod_is_deleted(engine: Engine) -> None:
     pod = engine.pod()["metadata"]["name"]
+    num_tokens = engine.tokens_in(LONG_SECONDS)
+    assert num_tokens < MAX_MODEL_LEN
+    has_begun = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(engine.complete, tokens=3500)
-        wait_until(
-            lambda: json.loads(_status(engine, "/hisparse/residency"))["requests"]["running"] == 1,
-            seconds=60,
-            what=lambda: engine.cluster.describe(engine.namespace, NAME),
-        )
+        running = pool.submit(engine.stream, tokens=num_tokens, has_begun=has_begun)
+        assert has_begun.wait(60), "no token came"
         engine.cluster.kubectl("-n", engine.namespace, "delete", "pod", pod, "--wait=false")
-        answer = running.result()
-    assert answer["usage"]["completion_tokens"] == 3500
-    assert answer["choices"][0]["finish_reason"] == "length"
+        wait_until(
+            lambda: "SIGTERM: running requests get" in engine.cluster.kubectl("-n", engine.namespace, "logs", pod),
+            seconds=60,
+            what=lambda: engine.cluster.kubectl("-n", engine.namespace, "logs", pod),
+        )
+        assert not running.done(), "the request was to run longer"
+        *_, last, usage, end = running.result()
+    assert json.loads(last)["choices"][0]["finish_reason"] == "length"
+    assert json.loads(usage)["usage"]["completion_tokens"] == num_tokens
+    assert end == "[DONE]"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +236,7 @@ def _object(name: str, *, image: str, mode: str, version: str = vllm_pod.VERSION
             "engine": {
                 "type": "VLLM",
                 "image": image,
-                "maxModelLen": 4096,
+                "maxModelLen": MAX_MODEL_LEN if mode == "Off" else 4096,
                 "maxNumSeqs": 8,
                 "cpu": "100m",
                 **({"gpuKVCache": "20Gi"} if mode == "On" else {}),
