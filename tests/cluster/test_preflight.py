@@ -31,6 +31,7 @@ PLAN = PodPlan(
     host_pool_copies=1,
     shares_host_pool=True,
     cpu_bytes_to_use=4 * MIB,
+    device_block_bytes=0,
     working_set_bytes=64 * MIB,
     weights_bytes=None,
     shm_bytes=16 * MIB,

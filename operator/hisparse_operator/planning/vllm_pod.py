@@ -60,13 +60,26 @@ def ordinary_pod(spec: HiSparseDeploymentSpec, request: OrdinaryRequest, *, budg
         device_pool_tokens=None,
         startup_seconds=made.times.startup_seconds,
         termination_seconds=made.times.termination_seconds,
-        pod=_told(spec, request.settings, made.memory, made.times, weights_bytes=request.weights_bytes),
+        pod=_told(
+            spec,
+            request.settings,
+            made.memory,
+            made.times,
+            weights_bytes=request.weights_bytes,
+            device_block_bytes=request.device_block_bytes,
+        ),
         arithmetic=made.arithmetic,
     )
 
 
 def _told(
-    spec: HiSparseDeploymentSpec, settings: VllmSettings, memory: PodMemory, times: StartStop, *, weights_bytes: int | None
+    spec: HiSparseDeploymentSpec,
+    settings: VllmSettings,
+    memory: PodMemory,
+    times: StartStop,
+    *,
+    weights_bytes: int | None,
+    device_block_bytes: int = 0,
 ) -> PodPlan:
     shape = pod_shape(settings)
     return PodPlan(
@@ -79,6 +92,7 @@ def _told(
         host_pool_copies=shape.host_pool_copies,
         shares_host_pool=shape.shares_host_pool,
         cpu_bytes_to_use=memory.cpu_bytes_to_use,
+        device_block_bytes=device_block_bytes,
         working_set_bytes=shape.working_set_bytes,
         weights_bytes=weights_bytes,
         shm_bytes=memory.shm_bytes,

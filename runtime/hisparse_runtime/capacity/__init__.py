@@ -1,7 +1,13 @@
 """What pools hold, and what memory of a pod becomes which pool. Pure; may import geometry only."""
 
 from hisparse_runtime.capacity.budget import PodMemory, PodShape, Tiers, pod_memory, smallest_pod, split_budget, tier_arithmetic
-from hisparse_runtime.capacity.device_pool import DevicePool, RequestBlocks, check_device_pool, longest_that
+from hisparse_runtime.capacity.device_pool import (
+    DevicePool,
+    RequestBlocks,
+    check_device_pool,
+    longest_that,
+    ordinary_block_bytes,
+)
 from hisparse_runtime.capacity.embedded import (
     EMBEDDED_WORKING_SET_BYTES,
     check_embedded_device_pool,
@@ -85,6 +91,7 @@ __all__ = [
     "longest_that",
     "minimum_device_blocks",
     "minimum_host_blocks",
+    "ordinary_block_bytes",
     "plan_arithmetic",
     "plan_engine",
     "plan_ordinary",

@@ -55,10 +55,7 @@ class DevicePool:
     @property
     def ordinary_block_bytes(self) -> int:
         """A block of `ordinary_block_tokens` without HiSparse."""
-        geometry = self.geometry
-        block_bytes = geometry.ordinary_block_bytes * self.ordinary_block_tokens // geometry.page_tokens
-        is_padded = self.version.pads_ordinary_blocks and geometry.cache_format.name in _PLAIN_FORMATS
-        return round_up(block_bytes, to_bytes=geometry.row_bytes) if is_padded else block_bytes
+        return ordinary_block_bytes(self.geometry, version=self.version, block_tokens=self.ordinary_block_tokens)
 
     def request(self, tokens: int) -> RequestBlocks:
         """Blocks of a request of `tokens` tokens."""
@@ -101,6 +98,13 @@ class DevicePool:
             return self.needed_bytes(tokens) <= self.kv_bytes
         left_blocks = (self.kv_bytes - self.geometry.ordinary_block_bytes) // self.geometry.device_block_bytes
         return left_blocks >= self.request(tokens).admitted
+
+
+def ordinary_block_bytes(geometry: ModelGeometry, *, version: VllmVersion, block_tokens: int) -> int:
+    """A block of `block_tokens` tokens in a GPU's pool without HiSparse: latents and indexer keys of all layers."""
+    block_bytes = geometry.ordinary_block_bytes * block_tokens // geometry.page_tokens
+    is_padded = version.pads_ordinary_blocks and geometry.cache_format.name in _PLAIN_FORMATS
+    return round_up(block_bytes, to_bytes=geometry.row_bytes) if is_padded else block_bytes
 
 
 def check_device_pool(pool: DevicePool, *, max_model_len: int, names: FieldNames) -> None:

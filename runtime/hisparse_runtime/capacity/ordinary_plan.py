@@ -15,12 +15,14 @@ class OrdinaryRequest:
     """What to plan. `cpu_bytes_to_use`: of one data-parallel replica; 0 is no tier, None as much as the budget leaves.
 
     `weights_bytes`: those that one pod reads, None where nothing says how many. `pods_per_node` such pods share a node.
+    `device_block_bytes`: of one block of a GPU's pool, 0 where the model is not known.
     """
 
     settings: VllmSettings
     weights_bytes: int | None = None
     cpu_bytes_to_use: int | None = None
     pods_per_node: int = 1
+    device_block_bytes: int = 0
 
     @property
     def smallest(self) -> PodMemory:

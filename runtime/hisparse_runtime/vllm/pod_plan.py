@@ -35,6 +35,7 @@ class PodPlanError(ValueError):
 class PodPlan:
     """Sizes of pools are those of one data-parallel replica, as in vLLM; `shm_bytes` and `memory_bytes` are of the pod.
 
+    `device_block_bytes`: of one block of a GPU's pool, for telemetry without HiSparse, which does not tell it; else 0.
     `host_pool_copies`: private pools of one replica, 1 where its ranks share one in /dev/shm (`shares_host_pool`).
     `working_set_bytes`: of all processes, beside the pools. `weights_bytes`: that the pod reads, None where unknown.
     `drain_seconds`: for requests that run when the pod is stopped. `unpin_seconds`: for workers to give pinned memory back
@@ -52,6 +53,7 @@ class PodPlan:
     host_pool_copies: int
     shares_host_pool: bool
     cpu_bytes_to_use: int
+    device_block_bytes: int
     working_set_bytes: int
     weights_bytes: int | None
     shm_bytes: int

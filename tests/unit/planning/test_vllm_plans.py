@@ -143,6 +143,26 @@ def test_mode_off_is_planned_for_any_model_with_an_offload_tier_of_what_is_left(
     assert planned(vllm_spec(**off), memory_gib=100).startup_seconds < made.startup_seconds  # weights that can be counted
 
 
+@pytest.mark.parametrize(
+    ("spec", "block_bytes"),
+    [
+        # 64 tokens of 656 B in 78 layers, and of 132 B in the 21 that have an indexer
+        (vllm_spec(hiSparse={"mode": "Off"}), 64 * (78 * 656 + 21 * 132)),
+        (vllm_spec(hiSparse={"mode": "Off"}, vllm={"numSpeculativeTokens": 3}), 64 * (79 * 656 + 22 * 132)),
+        (vllm_spec(hiSparse={"mode": "Off"}, vllm={"kvCacheDtype": "nvfp4_ds_mla"}), 0),
+        (vllm_spec(model="llama", hiSparse={"mode": "Off"}), 0),
+        (vllm_spec(), 0),
+    ],
+    ids=["known", "speculative", "no such cache", "unknown model", "On"],
+)
+def test_a_pod_without_hisparse_is_told_the_size_of_a_block_where_it_is_known(
+    spec: HiSparseDeploymentSpec, block_bytes: int
+) -> None:
+    told = planned(spec).pod
+    assert told is not None
+    assert told.device_block_bytes == block_bytes
+
+
 def test_mode_off_is_refused_where_no_node_holds_it() -> None:
     spec = vllm_spec(model="llama", hiSparse={"mode": "Off"}, offload={"cpuBytesToUse": "100Gi"})
     problem = refused(spec, memory_gib=100)

@@ -27,7 +27,14 @@ def vllm_parts(plan_file: Path) -> Parts:
 def _residency(plan: PodPlan, command: EngineCommand) -> Residency:
     def report(text: str, engine_seconds: float) -> dict[str, Any]:
         try:
-            return residency_of_metrics(text, model=command.served_name, version=plan.vllm_version, uptime_seconds=engine_seconds)
+            return residency_of_metrics(
+                text,
+                model=command.served_name,
+                version=plan.vllm_version,
+                uptime_seconds=engine_seconds,
+                device_block_bytes=plan.device_block_bytes,
+                offload_bytes=plan.cpu_bytes_to_use,
+            )
         except MetricsError as error:
             raise NoAnswerError(str(error)) from error
 

@@ -31,6 +31,7 @@ PLAN = PodPlan(
     host_pool_copies=1,
     shares_host_pool=False,
     cpu_bytes_to_use=0,
+    device_block_bytes=0,
     working_set_bytes=0,
     weights_bytes=None,
     shm_bytes=0,

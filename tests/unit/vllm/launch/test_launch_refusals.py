@@ -1,4 +1,4 @@
-"""What keeps the launcher from starting an engine, as its process tells it."""
+"""What keeps the launcher from starting an engine, as its process tells it, and what its parts make of the plan."""
 
 import json
 import os
@@ -87,6 +87,19 @@ def test_options_are_those_of_a_pod_unless_given(monkeypatch: pytest.MonkeyPatch
     assert (str(left_out.plan_file), left_out.status_port, left_out.words) == ("/etc/hisparse/plan.json", STATUS_PORT, ())
     with pytest.raises(SystemExit, match="2"):
         parse_options(["vllm", "serve", "m"])
+
+
+def test_sizes_that_metrics_do_not_have_are_the_plans(options: LaunchOptions) -> None:
+    told = replace(PLAN, vllm_version="0.32", device_block_bytes=1000, cpu_bytes_to_use=5000)
+    report = vllm_parts(options.plan_file).residency(told, engine_command(options.words))
+    sizes = 'num_gpu_blocks="11",kv_cache_memory_bytes="None"'
+    text = f"""vllm:num_requests_running{{engine="0"}} 1.0
+vllm:cache_config_info{{engine="0",{sizes}}} 1.0
+vllm:kv_cache_usage_perc{{engine="0"}} 0.5
+vllm:kv_offload_cpu_cache_usage_perc{{engine="0"}} 0.25
+"""
+    assert report(text, 1.0)["device_pool"] == {"capacity_bytes": 10_000, "used_bytes": 5_000}
+    assert report(text, 1.0)["offload"] == {"capacity_bytes": 5_000, "used_bytes": 1_250}
 
 
 def test_preflight_compares_with_the_config_beside_the_plan(options: LaunchOptions) -> None:

@@ -29,6 +29,7 @@ _PLAN = PodPlan(
     host_pool_copies=1,
     shares_host_pool=True,
     cpu_bytes_to_use=2 * GIB,
+    device_block_bytes=0,
     working_set_bytes=4 * GIB,
     weights_bytes=None,
     shm_bytes=12 * GIB,
