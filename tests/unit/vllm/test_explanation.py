@@ -23,6 +23,7 @@ from tests.unit.vllm.lines import (
     working_transfer,
 )
 
+UNSIZED = OFFLOADING | {"kv_connector_extra_config": {}}
 OLD = ("--attention-config", '{"hisparse_config":{"host_pool_gib":384}}')
 
 
@@ -192,12 +193,38 @@ def test_offloading_size_becomes_a_child() -> None:
         (("--max-num", "5"), "AmbiguousOption"),
         (("--max-num-seqs", "many"), "InvalidValue"),
         (("--kv-transfer-config", "{kv_connector:x}"), "InvalidJson"),
-        (transfer(multi(HISPARSE, OFFLOADING | {"kv_connector_extra_config": {}})), "NoOffloadSize"),
+        (transfer(UNSIZED), "NoOffloadSize"),
     ],
 )
 def test_what_only_the_user_knows_is_not_made_up(options: tuple[str, ...], code: str) -> None:
     found = explained(*options)
     assert code in codes(found)
+    assert found.working is None
+
+
+@pytest.mark.parametrize(
+    ("options", "pool_gib"),
+    [
+        (transfer(multi(HISPARSE, UNSIZED)), 384),
+        ((*OLD, *transfer(UNSIZED)), 384),
+        # without a pool, too, both are suggested
+        (("--attention-config", '{"hisparse_config":{}}', *transfer(UNSIZED)), 163),
+    ],
+)
+def test_an_offload_tier_without_a_size_becomes_one_for_the_host_pools_tokens(options: tuple[str, ...], pool_gib: int) -> None:
+    found = explained(*options)
+    assert "NoOffloadSize" in codes(found)
+    hisparse, offloading = working_transfer(found)["kv_connector_extra_config"]["connectors"]
+    assert hisparse["kv_connector_extra_config"] == {"host_pool_gib": pool_gib}
+    # a page of the host pool: 656 B in 78 layers; of the tier: 132 B in the 21 with an indexer, for each of 8 ranks, in 4 KiB
+    pages = pool_gib * GIB // (64 * 78 * 656)
+    chunk_bytes = -(-64 * 21 * 132 * 8 // 4096) * 4096
+    assert offloading["kv_connector_extra_config"]["cpu_bytes_to_use"] == pytest.approx(pages * chunk_bytes, rel=1e-3)
+
+
+def test_without_the_gpus_kind_nothing_says_how_large_the_tier_is_to_be() -> None:
+    found = explained(*transfer(multi(HISPARSE, UNSIZED)), kind=None)
+    assert codes(found) == ["NoOffloadSize"]
     assert found.working is None
 
 

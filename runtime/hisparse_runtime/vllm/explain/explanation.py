@@ -101,7 +101,7 @@ def _found(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     yield from pool_rejections(meaning, knowledge)
     if has_hisparse:
         yield from size_rejections(meaning, knowledge)
-    yield from offload_rejections(meaning)
+    yield from offload_rejections(meaning, knowledge)
     yield from nixl_rejections(meaning)
 
 

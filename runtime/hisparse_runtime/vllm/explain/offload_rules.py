@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hisparse_runtime.capacity import human_bytes
 from hisparse_runtime.geometry import VLLM_PAGE_TOKENS
 from hisparse_runtime.vllm.command_line.connectors import OFFLOADING, OFFLOADING_SPECS, TIERING_SPEC, Connector
 from hisparse_runtime.vllm.command_line.edits import Edit, Json, with_json
@@ -11,17 +12,20 @@ from hisparse_runtime.vllm.command_line.meaning import KV_TRANSFER, Meaning
 from hisparse_runtime.vllm.command_line.quantities import quantity_bytes
 from hisparse_runtime.vllm.command_line.transfer_config import changed_members
 from hisparse_runtime.vllm.explain.findings import Rejection, Stage
+from hisparse_runtime.vllm.explain.knowledge import Knowledge
+from hisparse_runtime.vllm.explain.pool_rules import coming_pool_gib
+from hisparse_runtime.vllm.explain.sizes import suggested_offload_bytes
 
 _POLICIES = ("lru", "arc")
 _DEFAULT_SPEC = OFFLOADING_SPECS[0]
 
 
-def offload_rejections(meaning: Meaning) -> Iterator[Rejection]:
+def offload_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     top = meaning.connector
     if top is None or meaning.is_offloading_size_given:
         return
     for member in top.named(OFFLOADING):
-        yield from _offload(member.extra, meaning)
+        yield from _offload(member.extra, meaning, knowledge)
 
 
 def offloaded_bytes(member: Connector) -> int | None:
@@ -34,7 +38,7 @@ def offloaded_bytes(member: Connector) -> int | None:
     return size_bytes if size_bytes > 0 else None
 
 
-def _offload(extra: Mapping[str, Any], meaning: Meaning) -> Iterator[Rejection]:
+def _offload(extra: Mapping[str, Any], meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
     typed = meaning.typed(KV_TRANSFER)
     spec = extra.get("spec_name", _DEFAULT_SPEC)
     yield from _spec(spec, extra, typed)
@@ -62,7 +66,7 @@ def _offload(extra: Mapping[str, Any], meaning: Meaning) -> Iterator[Rejection]:
             says="must be a multiple of the GPU KV cache block size",
             edit=_without("block_size"),
         )
-    yield from _size(extra.get("cpu_bytes_to_use"), typed)
+    yield from _size(extra.get("cpu_bytes_to_use"), meaning, knowledge)
     if spec == TIERING_SPEC and _whole(extra.get("store_threshold", 0)) >= 2:
         yield _rejection(
             "TieringThreshold",
@@ -102,10 +106,18 @@ def _spec(spec: object, extra: Mapping[str, Any], typed: str) -> Iterator[Reject
         )
 
 
-def _size(given: object, typed: str) -> Iterator[Rejection]:
+def _size(given: object, meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
+    typed = meaning.typed(KV_TRANSFER)
     if not given:
-        message = "has no cpu_bytes_to_use: give the bytes of host memory for it"
-        yield _rejection("NoOffloadSize", typed, message, says="cpu_bytes_to_use must be specified", edit=None)
+        pool_gib = coming_pool_gib(meaning, knowledge)
+        size_bytes = None if pool_gib is None else suggested_offload_bytes(meaning, knowledge, pool_gib=pool_gib)
+        yield _rejection(
+            "NoOffloadSize",
+            typed,
+            f"has no cpu_bytes_to_use: {_suggestion(size_bytes)}",
+            says="cpu_bytes_to_use must be specified",
+            edit=None if size_bytes is None else _set("cpu_bytes_to_use", size_bytes),
+        )
     elif isinstance(given, str) and not given.strip().lstrip("-").isdigit():
         size_bytes = quantity_bytes(given)
         yield _rejection(
@@ -117,6 +129,12 @@ def _size(given: object, typed: str) -> Iterator[Rejection]:
         )
     elif _whole(given) < 0:
         yield _rejection("OffloadSizeNegative", typed, f"cpu_bytes_to_use {given!r} is below zero", says="", edit=None)
+
+
+def _suggestion(size_bytes: int | None) -> str:
+    if size_bytes is None:
+        return "give the bytes of host memory for it"
+    return f"{human_bytes(size_bytes)} hold the indexer keys of as many tokens as the host pool"
 
 
 def _whole(value: object) -> int:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from hisparse_runtime.capacity import GIB
 from hisparse_runtime.vllm.command_line.connectors import HISPARSE, MULTI, OFFLOADING, Connector
@@ -32,7 +33,19 @@ _SEARCHED = frozenset(
 
 def pool_gib(connector: Connector) -> float | None:
     """As vLLM will read it; None where it cannot."""
-    given = connector.extra.get("host_pool_gib")
+    return _as_gib(connector.extra.get("host_pool_gib"))
+
+
+def coming_pool_gib(meaning: Meaning, knowledge: Knowledge) -> float | None:
+    """The host pool of a line that is put right: given in whatever dialect, or suggested. None where there will be none."""
+    if not meaning.has_hisparse:
+        return None
+    given = [connector.extra.get("host_pool_gib") for connector in meaning.hisparse_connectors]
+    given += [(meaning.hisparse_config or {}).get(OLD_POOL_KEYS[1])]
+    return next((gib for gib in map(_as_gib, given) if gib is not None), None) or suggested_pool_gib(meaning, knowledge)
+
+
+def _as_gib(given: Any) -> float | None:
     if given is None or isinstance(given, list | dict):
         return None
     try:

@@ -8,7 +8,9 @@ from hisparse_runtime.capacity import (
     CapacityError,
     FieldNames,
     VllmSettings,
+    VllmSizes,
     estimated_kv_bytes,
+    gib_bytes,
     size_vllm,
 )
 from hisparse_runtime.capacity.engine_plan import usable_host_bytes
@@ -92,15 +94,25 @@ def engine_settings(meaning: Meaning, knowledge: Knowledge, *, gpu: Gpu, gpu_kv_
 
 def suggested_pool_gib(meaning: Meaning, knowledge: Knowledge) -> float | None:
     """The host pool that running requests can fill, in whole GiB; None where it cannot be told."""
+    sizes = _sizes(meaning, knowledge)
+    return None if sizes is None else float(math.ceil(usable_host_bytes(sizes) / GIB))
+
+
+def suggested_offload_bytes(meaning: Meaning, knowledge: Knowledge, *, pool_gib: float) -> int | None:
+    """The offload tier for as many tokens as the host pool holds; None where it cannot be told."""
+    sizes = _sizes(meaning, knowledge)
+    return None if sizes is None else gib_bytes(pool_gib) // sizes.host_stride_bytes * sizes.offload_chunk_bytes
+
+
+def _sizes(meaning: Meaning, knowledge: Knowledge) -> VllmSizes | None:
     memory = kv_bytes(meaning, knowledge)
     if knowledge.model is None or knowledge.gpu is None or memory is None or sizes_depend_on(meaning):
         return None
     settings = engine_settings(meaning, knowledge, gpu=knowledge.gpu, gpu_kv_bytes=memory[0])
     try:
-        sizes = size_vllm(knowledge.model, settings, host_pool_bytes=None, names=LINE_NAMES)
+        return size_vllm(knowledge.model, settings, host_pool_bytes=None, names=LINE_NAMES)
     except (CacheFormatError, CapacityError, ModelConfigError):
         return None
-    return float(math.ceil(usable_host_bytes(sizes) / GIB))
 
 
 def _batched_tokens(gpu: Gpu) -> int:
