@@ -29,7 +29,7 @@ KEYS = "engine-keys"
 START_SECONDS = 400
 MAX_MODEL_LEN = 262_144
 # Of a request that is to outlive the routers' 15 s at a machine's whole speed and end in the 120 s after them at a part of it.
-LONG_SECONDS = 30
+LONG_SECONDS = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
