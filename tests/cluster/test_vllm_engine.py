@@ -46,12 +46,15 @@ class Engine:
         return content
 
     def stream(self, *, tokens: int, has_begun: threading.Event) -> list[str]:
-        """All events of it. `has_begun` is set with the first token."""
+        """All events of it. `has_begun` is set with the first token, or when there will be none."""
         events = []
-        with self._ask(tokens=tokens, stream=True) as answer:
-            for line in filter(None, answer.iter_lines()):
-                events.append(line.removeprefix("data: "))
-                has_begun.set()
+        try:
+            with self._ask(tokens=tokens, stream=True) as answer:
+                for line in filter(None, answer.iter_lines()):
+                    events.append(line.removeprefix("data: "))
+                    has_begun.set()
+        finally:
+            has_begun.set()
         return events
 
     @contextmanager
@@ -175,7 +178,7 @@ def test_at17_a_running_request_is_answered_whole_when_its_pod_is_deleted(engine
             seconds=60,
             what=lambda: engine.cluster.kubectl("-n", engine.namespace, "logs", pod),
         )
-        assert not running.done(), "the request was to run longer"
+        assert not running.done(), f"the request was to run longer: {running.exception()}"
         *_, last, usage, end = running.result()
     assert json.loads(last)["choices"][0]["finish_reason"] == "length"
     assert json.loads(usage)["usage"]["completion_tokens"] == num_tokens

@@ -103,6 +103,8 @@ def _pools() -> list[Case]:
         case("pool-null", *transfer(hisparse(None))),
         case("pool-zero", *transfer(hisparse(0))),
         case("pool-negative", *transfer(hisparse(-5.5))),
+        case("pool-beyond-bytes", *transfer(hisparse(1e308))),
+        case("pool-beyond-numbers", *transfer(hisparse(10**400))),
         case("pool-word", *transfer(hisparse("lots"))),
         case("pool-digits", *transfer(hisparse("384"))),
         case("pool-quantity", *transfer(hisparse("384GiB"))),

@@ -11,9 +11,10 @@ from hisparse_runtime.capacity import (
     concurrency,
     hot_region,
     size_vllm,
+    vllm_geometry,
 )
 from hisparse_runtime.capacity.gpus import gpu
-from hisparse_runtime.geometry import CacheFormatError, ModelConfigError, lay_out, read_model, vllm_cache_format, vllm_version
+from hisparse_runtime.geometry import CacheFormatError, ModelConfigError, read_model, vllm_version
 from tests.contract.cases import Case
 
 _GPUS = {"H200": "H200", "B200": "B200", "RTX_PRO_6000": "RTX PRO 6000"}
@@ -33,11 +34,7 @@ def our_answer(case: Case, *, version: str) -> dict[str, Any]:
 def our_ordinary_answer(case: Case, *, version: str, max_model_len: int) -> dict[str, Any]:
     """The plan without HiSparse of a case that vLLM accepts, for a context that it was given or settled on."""
     settings = _settings(case, version=version)
-    model = read_model(case["config"])
-    cache_format = vllm_cache_format(
-        model, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability, version=settings.version
-    )
-    geometry = lay_out(model, cache_format, with_mtp=settings.num_speculative_tokens > 0)
+    geometry = vllm_geometry(read_model(case["config"]), settings)
     ordinary = DevicePool(
         geometry=geometry,
         version=settings.version,

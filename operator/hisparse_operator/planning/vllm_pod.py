@@ -66,7 +66,7 @@ def ordinary_pod(spec: HiSparseDeploymentSpec, request: OrdinaryRequest, *, budg
             made.memory,
             made.times,
             weights_bytes=request.weights_bytes,
-            device_block_bytes=request.device_block_bytes,
+            device_block_bytes=made.device_block_bytes,
         ),
         arithmetic=made.arithmetic,
     )

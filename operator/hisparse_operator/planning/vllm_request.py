@@ -7,25 +7,15 @@ from typing import Any
 from hisparse_operator.api.quantity import quantity_bytes
 from hisparse_operator.api.spec import Engine, HiSparseDeploymentSpec, Model, Vllm
 from hisparse_operator.planning.plan import Infeasible, InfeasibleReason
-from hisparse_runtime.capacity import (
-    EngineRequest,
-    OrdinaryRequest,
-    VllmSettings,
-    estimated_kv_bytes,
-    gib_bytes,
-    ordinary_block_bytes,
-)
+from hisparse_runtime.capacity import EngineRequest, OrdinaryRequest, VllmSettings, estimated_kv_bytes, gib_bytes
 from hisparse_runtime.capacity.gpus import Gpu, gpu
 from hisparse_runtime.capacity.weights import WeightBytes, read_weight_bytes
 from hisparse_runtime.geometry import (
     NEWEST_VERSION,
-    CacheFormatError,
     ModelConfigError,
     VllmVersion,
     complete_config,
-    lay_out,
     read_model,
-    vllm_cache_format,
     vllm_version,
 )
 from hisparse_runtime.vllm.planned_options import Decision, conflicts
@@ -91,31 +81,18 @@ def ordinary_request(spec: HiSparseDeploymentSpec) -> OrdinaryRequest:
     assert vllm is not None
     _, version = _device_and_version(vllm)
     _refuse_planned_arguments(vllm.extra_args, version)
-    settings = vllm_settings(engine, gpu_kv_bytes=0 if engine.gpu_kv_cache is None else quantity_bytes(engine.gpu_kv_cache))
-    weights_bytes, block_bytes = None, 0
-    # Only the time to start depends on the weights, and on the block what the object says of the pool's size.
+    config, model, weights_bytes = planned_config(spec.model), None, None
+    # Only the time to start depends on the weights, and on the model what the object says of the device pool's size.
     with suppress(ModelConfigError):
-        config, _ = complete_config(spec.model.name, spec.model.config)
-        weights_bytes = read_weight_bytes(config, is_speculative=settings.num_speculative_tokens > 0).total_bytes
-    with suppress(ModelConfigError, CacheFormatError):
-        block_bytes = _ordinary_block_bytes(spec.model, settings)
+        weights_bytes = read_weight_bytes(config, is_speculative=vllm.num_speculative_tokens > 0).total_bytes
+    with suppress(ModelConfigError):
+        model = read_model(config)
     return OrdinaryRequest(
-        settings=settings,
+        settings=vllm_settings(engine, gpu_kv_bytes=0 if engine.gpu_kv_cache is None else quantity_bytes(engine.gpu_kv_cache)),
+        model=model,
         weights_bytes=weights_bytes,
         cpu_bytes_to_use=_cpu_bytes_to_use(spec),
-        device_block_bytes=block_bytes,
     )
-
-
-def _ordinary_block_bytes(model: Model, settings: VllmSettings) -> int:
-    """Of a sparse-MLA model, whose KV layout is known."""
-    config, _ = complete_config(model.name, model.config)
-    sparse = read_model(config)
-    cache_format = vllm_cache_format(
-        sparse, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability, version=settings.version
-    )
-    geometry = lay_out(sparse, cache_format, with_mtp=settings.num_speculative_tokens > 0)
-    return ordinary_block_bytes(geometry, version=settings.version, block_tokens=geometry.page_tokens)
 
 
 def _device_and_version(vllm: Vllm) -> tuple[Gpu, VllmVersion]:

@@ -1,13 +1,7 @@
 """What pools hold, and what memory of a pod becomes which pool. Pure; may import geometry only."""
 
 from hisparse_runtime.capacity.budget import PodMemory, PodShape, Tiers, pod_memory, smallest_pod, split_budget, tier_arithmetic
-from hisparse_runtime.capacity.device_pool import (
-    DevicePool,
-    RequestBlocks,
-    check_device_pool,
-    longest_that,
-    ordinary_block_bytes,
-)
+from hisparse_runtime.capacity.device_pool import DevicePool, RequestBlocks, check_device_pool, longest_that
 from hisparse_runtime.capacity.embedded import (
     EMBEDDED_WORKING_SET_BYTES,
     check_embedded_device_pool,
@@ -42,7 +36,7 @@ from hisparse_runtime.capacity.ordinary_plan import OrdinaryPlan, OrdinaryReques
 from hisparse_runtime.capacity.plan_text import plan_arithmetic, plan_warnings
 from hisparse_runtime.capacity.start_stop import ENDPOINT_GRACE_SECONDS, StartStop
 from hisparse_runtime.capacity.units import GIB, KIB, MIB, human_bytes
-from hisparse_runtime.capacity.vllm_sizes import VllmSettings, VllmSizes, pod_shape, size_vllm
+from hisparse_runtime.capacity.vllm_sizes import VllmSettings, VllmSizes, pod_shape, size_vllm, vllm_geometry
 
 __all__ = [
     "DEFAULT_GPU_MEMORY_UTILIZATION",
@@ -91,7 +85,6 @@ __all__ = [
     "longest_that",
     "minimum_device_blocks",
     "minimum_host_blocks",
-    "ordinary_block_bytes",
     "plan_arithmetic",
     "plan_engine",
     "plan_ordinary",
@@ -102,5 +95,6 @@ __all__ = [
     "smallest_pod",
     "split_budget",
     "tier_arithmetic",
+    "vllm_geometry",
     "with_context",
 ]

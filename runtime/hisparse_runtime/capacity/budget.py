@@ -32,6 +32,10 @@ class Tiers:
     host_pool_bytes: int | None = None
     cpu_bytes_to_use: int | None = None
 
+    def offload_beside(self, host_pool_bytes: int) -> int:
+        """Bytes of an offload tier for as many tokens as a host pool of so many bytes."""
+        return host_pool_bytes // self.host_block_bytes * self.offload_block_bytes
+
     def host_tokens(self, host_pool_bytes: int) -> int:
         """Tokens that a host pool of so many bytes holds; its first block holds no data."""
         return max(0, host_pool_bytes // self.host_block_bytes - 1) * self.page_tokens

@@ -115,7 +115,7 @@ def plan_engine(request: EngineRequest, *, names: FieldNames) -> EnginePlan:
             host_bytes = max(usable_host_bytes(sizes), tiers.min_host_blocks * tiers.host_block_bytes)
         offload_bytes = request.cpu_bytes_to_use
         if offload_bytes is None:
-            offload_bytes = host_bytes // tiers.host_block_bytes * tiers.offload_block_bytes
+            offload_bytes = tiers.offload_beside(host_bytes)
         memory = pod_memory(host_bytes, offload_bytes, shape)
     return EnginePlan(
         request=request,

@@ -4,10 +4,12 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from hisparse_runtime.capacity.budget import PodMemory, pod_memory
+from hisparse_runtime.capacity.device_pool import ordinary_block_bytes
 from hisparse_runtime.capacity.errors import HostMemoryError
 from hisparse_runtime.capacity.start_stop import StartStop, start_stop
 from hisparse_runtime.capacity.units import MIB, human_bytes
-from hisparse_runtime.capacity.vllm_sizes import VllmSettings, pod_shape
+from hisparse_runtime.capacity.vllm_sizes import VllmSettings, pod_shape, vllm_geometry
+from hisparse_runtime.geometry import CacheFormatError, ModelConfigError, SparseMlaModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,14 +17,14 @@ class OrdinaryRequest:
     """What to plan. `cpu_bytes_to_use`: of one data-parallel replica; 0 is no tier, None as much as the budget leaves.
 
     `weights_bytes`: those that one pod reads, None where nothing says how many. `pods_per_node` such pods share a node.
-    `device_block_bytes`: of one block of a GPU's pool, 0 where the model is not known.
+    `model`: None where it is no sparse-MLA model.
     """
 
     settings: VllmSettings
+    model: SparseMlaModel | None = None
     weights_bytes: int | None = None
     cpu_bytes_to_use: int | None = None
     pods_per_node: int = 1
-    device_block_bytes: int = 0
 
     @property
     def smallest(self) -> PodMemory:
@@ -32,9 +34,11 @@ class OrdinaryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdinaryPlan:
-    """`memory.cpu_bytes_to_use` is that of one replica, all else of the pod."""
+    """`memory.cpu_bytes_to_use` is that of one replica, `device_block_bytes` of one block of a GPU's pool (0: not known), all
+    else of the pod."""
 
     memory: PodMemory
+    device_block_bytes: int
     times: StartStop
     arithmetic: tuple[str, ...]
 
@@ -63,4 +67,20 @@ def plan_ordinary(request: OrdinaryRequest, *, budget_bytes: int) -> OrdinaryPla
     )
     origin = "tuned" if request.cpu_bytes_to_use is None else "as given"
     tier = f"offload: {human_bytes(memory.cpu_bytes_to_use)} {origin}, for KV of all layers" if offload_bytes else "offload: none"
-    return OrdinaryPlan(memory=memory, times=times, arithmetic=(tier, *memory.arithmetic, *times.arithmetic))
+    return OrdinaryPlan(
+        memory=memory,
+        device_block_bytes=_device_block_bytes(request),
+        times=times,
+        arithmetic=(tier, *memory.arithmetic, *times.arithmetic),
+    )
+
+
+def _device_block_bytes(request: OrdinaryRequest) -> int:
+    """Nothing is planned by it: what vLLM may refuse is left to vLLM."""
+    if request.model is None:
+        return 0
+    try:
+        geometry = vllm_geometry(request.model, request.settings)
+    except (CacheFormatError, ModelConfigError):
+        return 0
+    return ordinary_block_bytes(geometry, version=request.settings.version, block_tokens=geometry.page_tokens)

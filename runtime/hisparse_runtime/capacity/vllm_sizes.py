@@ -126,6 +126,14 @@ def pod_shape(settings: VllmSettings) -> PodShape:
     )
 
 
+def vllm_geometry(model: SparseMlaModel, settings: VllmSettings) -> ModelGeometry:
+    """The model's KV as vLLM lays it out with these settings. Raises CacheFormatError or ModelConfigError."""
+    cache_format = vllm_cache_format(
+        model, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability, version=settings.version
+    )
+    return lay_out(model, cache_format, with_mtp=settings.num_speculative_tokens > 0)
+
+
 def size_vllm(model: SparseMlaModel, settings: VllmSettings, *, host_pool_bytes: int | None, names: FieldNames) -> VllmSizes:
     """Sizes of the device side. Raises what vLLM would refuse: CacheFormatError, SettingsError or DeviceMemoryError.
 
@@ -133,10 +141,7 @@ def size_vllm(model: SparseMlaModel, settings: VllmSettings, *, host_pool_bytes:
     """
     _check_block_size(settings.block_size)
     _check_speculation(model, settings.num_speculative_tokens, names=names)
-    cache_format = vllm_cache_format(
-        model, kv_cache_dtype=settings.kv_cache_dtype, capability=settings.capability, version=settings.version
-    )
-    geometry = lay_out(model, cache_format, with_mtp=settings.num_speculative_tokens > 0)
+    geometry = vllm_geometry(model, settings)
     hot = hot_region(
         geometry,
         version=settings.version,

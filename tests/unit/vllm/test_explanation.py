@@ -189,6 +189,8 @@ def test_offloading_size_becomes_a_child() -> None:
     ("options", "code"),
     [
         (transfer(pool("lots")), "PoolNotANumber"),
+        (transfer(pool(10**400)), "PoolBeyondNumbers"),
+        ((*OLD[:1], json.dumps({"hisparse_config": {"host_pool_gib": 10**400}})), "OldDialect"),
         (transfer(NIXL | {"kv_connector": "NoSuch"}), "UnknownConnector"),
         (("--max-num", "5"), "AmbiguousOption"),
         (("--max-num-seqs", "many"), "InvalidValue"),
@@ -209,6 +211,8 @@ def test_what_only_the_user_knows_is_not_made_up(options: tuple[str, ...], code:
         ((*OLD, *transfer(UNSIZED)), 384),
         # without a pool, too, both are suggested
         (("--attention-config", '{"hisparse_config":{}}', *transfer(UNSIZED)), 163),
+        # too small for one request: both become what the longest takes
+        (transfer(multi(pool(0.0001), UNSIZED)), 6.2562),
     ],
 )
 def test_an_offload_tier_without_a_size_becomes_one_for_the_host_pools_tokens(options: tuple[str, ...], pool_gib: int) -> None:

@@ -50,9 +50,9 @@ def _as_gib(given: Any) -> float | None:
         return None
     try:
         size_gib = float(given)
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
-    return size_gib if math.isfinite(size_gib) and size_gib > 0 else None
+    return size_gib if math.isfinite(size_gib * GIB) and size_gib > 0 else None
 
 
 def pool_rejections(meaning: Meaning, knowledge: Knowledge) -> Iterator[Rejection]:
@@ -120,11 +120,21 @@ def _pool(connector: Connector, meaning: Meaning, knowledge: Knowledge) -> Itera
         size_gib = float(given)
     except TypeError:
         says, what = "float() argument must be", "no number"
+    except OverflowError:
+        # already when the config is checked, where the other values pass
+        yield Rejection(
+            code="PoolBeyondNumbers",
+            stage=Stage.CONFIG,
+            option=typed,
+            message=f"{typed}: host_pool_gib has more digits than any size: GiB are meant",
+            says="int too large to convert to float",
+        )
+        return
     except ValueError:
         says, what = "could not convert string to float", "no number: GiB are written without a unit"
     else:
         gib = suggested_pool_gib(meaning, knowledge)
-        if not math.isfinite(size_gib):
+        if not math.isfinite(size_gib * GIB):
             message = f"{typed}: host_pool_gib {given!r} is no size{_suggestion(gib)}"
             yield _rejection("PoolNotANumber", typed, message, says="cannot convert float", edit=_resized(gib))
         else:

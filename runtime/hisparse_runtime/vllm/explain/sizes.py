@@ -99,9 +99,12 @@ def suggested_pool_gib(meaning: Meaning, knowledge: Knowledge) -> float | None:
 
 
 def suggested_offload_bytes(meaning: Meaning, knowledge: Knowledge, *, pool_gib: float) -> int | None:
-    """The offload tier for as many tokens as the host pool holds; None where it cannot be told."""
+    """The offload tier for as many tokens as the host pool holds, or the least that vLLM takes; None where it cannot be told."""
     sizes = _sizes(meaning, knowledge)
-    return None if sizes is None else gib_bytes(pool_gib) // sizes.host_stride_bytes * sizes.offload_chunk_bytes
+    if sizes is None:
+        return None
+    tiers = sizes.tiers(host_pool_bytes=None, cpu_bytes_to_use=None)
+    return tiers.offload_beside(max(gib_bytes(pool_gib), tiers.min_host_blocks * tiers.host_block_bytes))
 
 
 def _sizes(meaning: Meaning, knowledge: Knowledge) -> VllmSizes | None:

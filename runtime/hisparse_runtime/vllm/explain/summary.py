@@ -39,7 +39,7 @@ def _hisparse(meaning: Meaning) -> str:
 
 
 def _plain(size: object) -> str:
-    return f"{size:g}" if isinstance(size, int | float) else str(size)
+    return f"{size:g}" if isinstance(size, float) else str(size)
 
 
 def _connectors(top: Connector | None) -> str:
