@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hisparse_runtime.capacity import human_bytes
 from hisparse_runtime.geometry import complete_config, vllm_version
 from hisparse_runtime.vllm.explain.explanation import explain, shell_text
 from hisparse_runtime.vllm.explain.findings import Stage
@@ -217,13 +218,15 @@ def test_what_only_the_user_knows_is_not_made_up(options: tuple[str, ...], code:
 )
 def test_an_offload_tier_without_a_size_becomes_one_for_the_host_pools_tokens(options: tuple[str, ...], pool_gib: int) -> None:
     found = explained(*options)
-    assert "NoOffloadSize" in codes(found)
+    (message,) = [rejection.message for rejection in found.rejections if rejection.code == "NoOffloadSize"]
     hisparse, offloading = working_transfer(found)["kv_connector_extra_config"]["connectors"]
     assert hisparse["kv_connector_extra_config"] == {"host_pool_gib": pool_gib}
     # a page of the host pool: 656 B in 78 layers; of the tier: 132 B in the 21 with an indexer, for each of 8 ranks, in 4 KiB
     pages = pool_gib * GIB // (64 * 78 * 656)
     chunk_bytes = -(-64 * 21 * 132 * 8 // 4096) * 4096
-    assert offloading["kv_connector_extra_config"]["cpu_bytes_to_use"] == pytest.approx(pages * chunk_bytes, rel=1e-3)
+    size_bytes = offloading["kv_connector_extra_config"]["cpu_bytes_to_use"]
+    assert size_bytes == pytest.approx(pages * chunk_bytes, rel=1e-3)
+    assert f"has no cpu_bytes_to_use: {human_bytes(size_bytes)} hold the indexer keys" in message
 
 
 def test_without_the_gpus_kind_nothing_says_how_large_the_tier_is_to_be() -> None:
