@@ -74,7 +74,9 @@ class PageStates(StatusModel):
 class PoolUse(StatusModel):
     """One memory pool, summed over the pods."""
 
-    capacity_bytes: int
+    capacity_bytes: int = Field(
+        description="0: there is none, or its size is not known, as of the device pool of a model without sparse MLA on a GPU."
+    )
     used_bytes: int
     used_percent: int = Field(description="Rounded; what running requests hold. Cached pages that can be dropped count as free.")
 
